@@ -21,12 +21,12 @@ def _port(name: str, like: Array, rank: int | None = None) -> onnx.ValueInfoProt
     return helper.make_tensor_value_info(name, kind, [None] * (like.ndim if rank is None else rank))
 
 
-def _flag(name: str) -> onnx.ValueInfoProto:
-    return helper.make_tensor_value_info(name, TensorProto.BOOL, [])
+def _flag(name: str, shape: Sequence[int] = ()) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, TensorProto.BOOL, shape)
 
 
-def _count(name: str) -> onnx.ValueInfoProto:
-    return helper.make_tensor_value_info(name, TensorProto.INT64, [])
+def _count(name: str, shape: Sequence[int] = ()) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, TensorProto.INT64, shape)
 
 
 def branch(c: FamilyComposer) -> list[str]:
@@ -53,9 +53,11 @@ def _side(c: FamilyComposer, v: str, condition: str, name: str, deeper: int) -> 
 
 
 def loop(c: FamilyComposer) -> list[str]:
-    """A state that is halved with a value of the outer graph each turn; perhaps rows, another state, an early end."""
+    """A state that is halved with a value of the outer graph each turn; perhaps rows, another state, an early end.
+    The number of the turn may have an axis."""
     v, k = c.some(), c.count
     a = c.array(v)
+    shape = (1,) if c.chance(20) else ()
     half, turns = c.scalar(0.5, a.dtype), np.array(c.d.choice(TURNS), np.int64)
     most = c.constant(turns) if c.d.bool() else c.input(turns)
     states = [c.one("Mul", v, half) if c.d.bool() else v]
@@ -77,15 +79,19 @@ def loop(c: FamilyComposer) -> list[str]:
         nodes.append(helper.make_node("ReduceSum", [f"so{k}"], [f"row{k}"], keepdims=0))
         rows.append(_port(f"row{k}", a, 0))
     if c.chance(25):
+        nodes.append(helper.make_node("Identity", [f"i{k}"], [f"turn{k}"]))
+        rows.append(_count(f"turn{k}", shape))
+    if c.chance(25):
         last = c.index(c.d.choice([0, 2, 9]))
         nodes.append(helper.make_node("Less", [f"i{k}", last], [f"co{k}"]))
         captured.append(last)
     else:
         nodes.append(helper.make_node("Identity", [f"ci{k}"], [f"co{k}"]))
-    going = "" if c.d.bool() else c.constant(np.array(True))
+    going = "" if c.d.bool() else c.constant(np.ones(shape, bool))
     body = helper.make_graph(
-        nodes, "body", [_count(f"i{k}"), _flag(f"ci{k}"), *begin], [_flag(f"co{k}"), *ends, *rows]
-    )
+        nodes, "body", [_count(f"i{k}", shape), _flag(f"ci{k}", shape), *begin],
+        [_flag(f"co{k}", shape), *ends, *rows],
+    )  # fmt: skip
     outputs = len(states) + len(rows)
     return c.apply("Loop", [most, going, *states], outputs=outputs, captured=captured, body=body)
 
@@ -135,6 +141,36 @@ def counted(c: FamilyComposer) -> list[str]:
     return c.apply("Loop", [most, "", *states], outputs=3 + len(rows), captured=captured, body=body)
 
 
+def nested(c: FamilyComposer) -> list[str]:
+    """A while that counts by itself in a loop of few turns; its count may grow by more in each turn."""
+    v, k = c.some(), c.count
+    a = c.array(v)
+    half, step, limit = c.scalar(0.5, a.dtype), c.index(c.d.choice([1, 2])), c.index(c.d.choice([5, 60, 500]))
+    by = f"g{k}" if c.d.bool() else step
+    node = helper.make_node
+    nodes = [
+        node("Add", [f"i{k}", step], [f"g{k}"]), node("Add", [f"k{k}", by], [f"n{k}"]),
+        node("Less", [f"n{k}", limit], [f"co{k}"]), node("Add", [f"s{k}", v], [f"b{k}"]),
+        node("Mul", [f"b{k}", half], [f"so{k}"]),
+    ]  # fmt: skip
+    inner = helper.make_graph(
+        nodes, "inner", [_count(f"i{k}"), _flag(f"ci{k}"), _count(f"k{k}"), _port(f"s{k}", a)],
+        [_flag(f"co{k}"), _count(f"n{k}"), _port(f"so{k}", a)],
+    )  # fmt: skip
+    begin, yes = c.index(0), c.constant(np.array(True))
+    outer = [
+        node("Loop", ["", yes, begin, f"t{k}"], [f"last{k}", f"to{k}"], body=inner),
+        node("Identity", [f"oc{k}"], [f"oo{k}"]),
+    ]  # fmt: skip
+    body = helper.make_graph(
+        outer, "body", [_count(f"o{k}"), _flag(f"oc{k}"), _port(f"t{k}", a)],
+        [_flag(f"oo{k}"), _port(f"to{k}", a), _count(f"last{k}")],
+    )  # fmt: skip
+    captured = sorted({v, half, step, limit, begin, yes})
+    turns = c.constant(np.array(c.d.choice([1, 2, 3]), np.int64))
+    return c.apply("Loop", [turns, "", v], outputs=2, captured=captured, body=body)
+
+
 def _next(c: FamilyComposer, before: str, step: str, after: str) -> list[onnx.NodeProto]:
     """A count and ``step`` more, as exporters write it: cast, and with an assignment that adds 0. Floats would be off
     by the noise, and count to the same number for ever."""
@@ -152,14 +188,28 @@ def _next(c: FamilyComposer, before: str, step: str, after: str) -> list[onnx.No
 
 
 def listed(c: FamilyComposer) -> list[str]:
-    """A Loop that gathers its results in a sequence, of which one tensor is made."""
+    """A Loop that gathers its results in a sequence, of which one tensor is made. A branch may ask how long it is."""
     v, k = c.some(), c.count
     a = c.array(v)
     kind = helper.np_dtype_to_tensor_dtype(a.dtype)
     sequence = helper.make_tensor_sequence_value_info
-    nodes = [
-        helper.make_node("Cast", [f"i{k}"], [f"f{k}"], to=kind),
-        helper.make_node("Mul", [v, f"f{k}"], [f"m{k}"]),
+    nodes, factor, captured = [helper.make_node("Cast", [f"i{k}"], [f"f{k}"], to=kind)], f"f{k}", [v]
+    if c.chance(30):
+        asked = [
+            helper.make_node("SequenceLength", [f"l{k}"], [f"n{k}l"]),
+            helper.make_node("Cast", [f"n{k}l"], [f"yes{k}"], to=kind),
+        ]
+        sides = {
+            "then_branch": helper.make_graph(asked, "then", [], [onnx.ValueInfoProto(name=f"yes{k}")]),
+            "else_branch": helper.make_graph(
+                [helper.make_node("Neg", [factor], [f"no{k}"])], "else", [], [onnx.ValueInfoProto(name=f"no{k}")]
+            ),
+        }
+        captured.append(c.input(np.array(c.d.bool())))
+        nodes.append(helper.make_node("If", captured[1:], [f"q{k}"], **sides))
+        factor = f"q{k}"
+    nodes += [
+        helper.make_node("Mul", [v, factor], [f"m{k}"]),
         helper.make_node("SequenceInsert", [f"l{k}", f"m{k}"], [f"lo{k}"]),
         helper.make_node("Identity", [f"ci{k}"], [f"co{k}"]),
     ]
@@ -173,7 +223,7 @@ def listed(c: FamilyComposer) -> list[str]:
         helper.make_node("ConcatFromSequence", [f"all{k}"], [f"r{k}"], axis=0, new_axis=c.d.int(0, 1)),
     ]
     # What has no tensor between its nodes is one step: an If that always takes it.
-    turns = c.constant(np.array(c.d.choice([1, 2, 3]), np.int64))
+    turns = c.constant(np.array(c.d.choice([1, 2, 3, 40 if a.size < 100 else 3]), np.int64))
     outer.insert(0, helper.make_node("Identity", [turns], [f"n{k}"]))
     graph = helper.make_graph(outer, "listed", [], [onnx.ValueInfoProto(name=f"r{k}")])
     other = helper.make_graph(
@@ -181,7 +231,7 @@ def listed(c: FamilyComposer) -> list[str]:
         "other", [], [onnx.ValueInfoProto(name=f"q{k}")],
     )  # fmt: skip
     condition = c.constant(np.array(True))
-    return c.apply("If", [condition], captured=(v, turns), then_branch=graph, else_branch=other)
+    return c.apply("If", [condition], captured=(*captured, turns), then_branch=graph, else_branch=other)
 
 
 def _attributes(node: onnx.NodeProto) -> dict[str, object]:
@@ -248,4 +298,4 @@ def _rewired(graph: onnx.GraphProto, names: dict[str, str]) -> tuple[onnx.GraphP
     return made, list(dict.fromkeys(read))
 
 
-CONTROL: tuple[Callable[[FamilyComposer], list[str]], ...] = (branch, loop, listed, scan)
+CONTROL: tuple[Callable[[FamilyComposer], list[str]], ...] = (branch, loop, nested, listed, scan)

@@ -31,7 +31,7 @@ def _merged_by_shape(c: FamilyComposer, v: str, shape: str, axis: int) -> list[s
 def reshaped(c: FamilyComposer) -> list[str]:
     """Reshape by a computed shape, Flatten, Squeeze, Tile."""
     v = c.some(rank=2)
-    shape, rank, axis, way = c.one("Shape", v), c.array(v).ndim, c.axis(v), c.d.int(0, 7)
+    shape, rank, axis, way = c.one("Shape", v), c.array(v).ndim, c.axis(v), c.d.int(0, 8)
     if way == 0:
         return c.apply("Reshape", [v, c.ints(*[0] * axis, -1)])
     if way == 1:
@@ -47,6 +47,9 @@ def reshaped(c: FamilyComposer) -> list[str]:
         turned = c.one("Transpose", v, perm=c.d.permutation(rank))
         flat = c.one("Reshape", turned, c.ints(-1))
         return [c.one("Reshape", flat, c.one("Shape", turned)), flat]
+    if way == 7:
+        backwards = c.one("Slice", shape, c.ints(-1), c.ints(-on.END), "", c.ints(-1))
+        return c.apply("Reshape", [v, backwards])
     if way == 6:
         return c.apply("Reshape", [on.mapped(c, c.one("Reshape", v, c.ints(-1))), shape])
     return c.apply("Tile", [v, c.ints(*(c.d.choice([1, 1, 2]) for _ in range(rank)))])
