@@ -10,6 +10,8 @@ Worked example: the axis of CumSum(x[2, 3], axis) has two readings, so that the 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
+from functools import cache
 from typing import Protocol
 
 from mccompile.importer.sequences import Known
@@ -70,7 +72,8 @@ def read_arguments(w: Walker, n: Import, depth: int) -> bool:
         elements.require(found[0].holds)
         w.run_node(_with_constants(w, n, found[0]), depth)
     else:
-        w.run_node(_choice(w, n, elements.held("reading", which, 0, len(found) - 1), found), depth)
+        named = cache(n.names.fresh)  # the branches of a choice in a branch may have the names of those around it
+        w.run_node(_choice(w, n, elements.held("reading", which, 0, len(found) - 1), found, named), depth)
     return True
 
 
@@ -79,22 +82,24 @@ def _with_constants(w: Walker, n: Import, reading: Reading) -> OnnxNode:
     inputs = list(n.node.inputs)
     for i, array in reading.values.items():
         constant = n.constant(f"argument{i}", array)
-        inputs[i] = f"{constant.name} of {n.node.name}"
+        inputs[i] = n.names.fresh(f"{constant.name} of {n.node.name}")
         w.values[inputs[i]] = constant
     return dataclasses.replace(n.node, inputs=tuple(inputs))
 
 
-def _choice(w: Walker, n: Import, which: Value, found: list[Reading], first: int = 0) -> OnnxNode:
+def _choice(
+    w: Walker, n: Import, which: Value, found: list[Reading], named: Callable[[str], str], first: int = 0
+) -> OnnxNode:
     """An If of the first reading and of all others."""
     test = ex.apply("eq", ex.var(0, I32), ex.num(first, I32))
-    condition = f"{n.node.name}.reading{first}"
+    condition = n.names.fresh(f"{n.node.name}.reading{first}")
     w.values[condition] = n.map(test, [which], f"is{first}")
     assert test.dtype == BOOL
-    yes = _body(w, n, _constant_body(n, found[first], first), f"{first}")
+    yes = _body(w, n, _constant_body(n, found[first], first), f"{first}", named)
     if first + 2 == len(found):
-        no = _body(w, n, _constant_body(n, found[first + 1], first + 1), f"{first + 1}")
+        no = _body(w, n, _constant_body(n, found[first + 1], first + 1), f"{first + 1}", named)
     else:
-        no = _body(w, n, (_choice(w, n, which, found, first + 1), {}), f"{first + 1}")
+        no = _body(w, n, (_choice(w, n, which, found, named, first + 1), {}), f"{first + 1}", named)
     name = f"{n.node.name}.readings{first}" if first else n.node.name
     attrs: dict[str, AttrValue] = {"then_branch": yes, "else_branch": no}
     return OnnxNode("If", (condition,), n.node.outputs, name=name, attrs=attrs, index=n.node.index)
@@ -106,15 +111,15 @@ _Body = tuple[OnnxNode, dict[str, Array]]
 def _constant_body(n: Import, reading: Reading, number: int) -> _Body:
     inputs, initializers = list(n.node.inputs), {}
     for i, array in reading.values.items():
-        inputs[i] = f"{n.node.name}.{number}.argument{i}"
+        inputs[i] = n.names.fresh(f"{n.node.name}.{number}.argument{i}")
         initializers[inputs[i]] = array
     return dataclasses.replace(n.node, inputs=tuple(inputs), name=f"{n.node.name}.{number}"), initializers
 
 
-def _body(w: Walker, n: Import, body: _Body, suffix: str) -> OnnxGraph:
+def _body(w: Walker, n: Import, body: _Body, suffix: str, named: Callable[[str], str]) -> OnnxGraph:
     """A nested graph of one node, whose results have names of their own."""
     node, initializers = body
-    names = tuple(f"{o}.{suffix}" if o else "" for o in n.node.outputs)
+    names = tuple(named(f"{o}.{suffix}") if o else "" for o in n.node.outputs)
     shapes = w.stated.shapes
     shapes.update({new: shapes[old] for old, new in zip(n.node.outputs, names, strict=True) if old in shapes})
     outputs = [OnnxValue(name, "unknown") for name in names if name]

@@ -22,6 +22,7 @@ from mccompile.onnxio import (
     newest_opset,
     since_version,
     subgraphs,
+    value_names,
 )
 
 
@@ -48,7 +49,7 @@ def canonicalize(model: OnnxModel) -> OnnxModel:
     constants. Types in `value_info` are used where a form depends on them; where they are missing the result
     is right but longer.
     """
-    names = _all_names(model.graph)
+    names = value_names(model.graph)
     opsets = {domain: version for domain, version in model.opsets.items() if not domain.startswith(KEPT)}
     graph = _canonical_graph(model.graph, model.opsets.get("", newest_opset()), names, None)
     return dataclasses.replace(model, graph=graph, opsets={**opsets, "": newest_opset()})
@@ -83,12 +84,3 @@ def _with_nested(node: OnnxNode, opset: int, scope: Scope) -> OnnxNode:
         for key, value in node.attrs.items()
     }
     return dataclasses.replace(node, attrs=attrs)
-
-
-def _all_names(graph: OnnxGraph) -> set[str]:
-    names = {value.name for value in graph.inputs} | set(graph.initializers)
-    for node in graph.nodes:
-        names.update(node.inputs, node.outputs)
-        for inner in subgraphs(node):
-            names |= _all_names(inner)
-    return names

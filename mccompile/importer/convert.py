@@ -21,6 +21,7 @@ from mccompile.ir.dims import symbols
 from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Graph, Value
 from mccompile.ir.limits import sketched
+from mccompile.ir.names import Names
 from mccompile.ir.types import DTYPES, TensorType
 from mccompile.onnxio import OnnxValue
 from mccompile.ops.stated import Stated
@@ -107,7 +108,7 @@ def _walked(
     dtypes = {v.name: v.dtype for v in (*source.value_info.values(), *source.outputs)}
     words = prepared.words.values()
     stated = Stated(dict(prepared.declared), bounds, taken=set(taken), given=words, dtypes=dtypes)
-    converter = Converter(graph, notes=prepared.notes, stated=stated)
+    converter = Converter(graph, notes=prepared.notes, stated=stated, names=Names(prepared.names))
     converter.draws = prepared.draws
     converter.draws.begin(graph)
     for given in prepared.inputs:

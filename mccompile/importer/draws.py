@@ -57,16 +57,17 @@ def draw(draws: Draws, values: dict[str, Known], n: Import) -> list[OnnxNode] | 
     known = {e for v in draws.graph.inputs for e in v.shape}
     cut = any(isinstance(e, Dim) and e not in known for e in shape)
     dtype = _dtype(n)
-    made = Draw(n.node.outputs[0], DRAWING[n.op_type], len(shape), dtype, cut)
-    if n.graph is not draws.graph or any(d.name == made.name for d in draws.made):
+    output, kind = n.node.outputs[0], DRAWING[n.op_type]
+    if n.graph is not draws.graph or any(d.output == output for d in draws.made):
         raise n.error(f"{n.op_type} in a loop, or on condition, draws anew each time", "draw in the main graph")
     if cut and n.op_type == "Multinomial":
         raise n.error("Multinomial is not supported where its extents are computed", "give each dim one number")
+    made = Draw(n.names.fresh(f"{output}.{kind}"), output, kind, len(shape), dtype, cut)
     port = draws.graph.value(made.name, TensorType(F32, tuple(bound(e) for e in shape) if cut else shape))
     draws.graph.inputs.append(port)
     values[made.name] = port
     draws.made.append(made)
-    return taking(n.node, made)
+    return taking(n.node, made, n.names)
 
 
 def _shape(n: Import) -> tuple[int, ...]:

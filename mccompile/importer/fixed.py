@@ -14,7 +14,8 @@ import numpy as np
 
 from mccompile._dataclass import dataclass
 from mccompile.ir.errors import UsageError
-from mccompile.onnxio import OnnxGraph, OnnxNode, OnnxValue, dtype_number, numpy_dtype
+from mccompile.ir.names import Names
+from mccompile.onnxio import OnnxGraph, OnnxNode, OnnxValue, dtype_number, numpy_dtype, value_names
 
 Fixed: TypeAlias = "np.ndarray[Any, np.dtype[Any]] | float | int | bool | str | None"
 """An array, or a number for an input of one element, or the name of a dim whose extent it is.
@@ -37,10 +38,10 @@ class FromDim:
         """What it is where the inputs are these."""
         return np.full(self.shape, inputs[self.source].shape[self.axis], numpy_dtype(self.value.dtype))
 
-    def nodes(self) -> tuple[list[OnnxNode], dict[str, np.ndarray]]:
-        """The nodes that compute it, and the constants that they read."""
+    def nodes(self, taken: Names) -> tuple[list[OnnxNode], dict[str, np.ndarray]]:
+        """The nodes that compute it, and the constants that they read, by names that are not ``taken``."""
         name = self.value.name
-        axis, shape, number = (f"{name}/{part}" for part in ("axis", "shape", "number"))
+        axis, shape, number = (taken.fresh(f"{name}/{part}") for part in ("axis", "shape", "number"))
         nodes = [
             OnnxNode("Shape", (self.source,), (shape,)),
             OnnxNode("Gather", (shape, axis), (number,)),
@@ -70,8 +71,9 @@ def fix_inputs(graph: OnnxGraph, values: Mapping[str, Fixed]) -> tuple[OnnxGraph
     gone = {*arrays, *extents, *missing}
     inputs = [v for v in graph.inputs if v.name not in gone]
     nodes: list[OnnxNode] = []
+    taken = Names(value_names(graph))
     for extent in extents.values():
-        made, constants = extent.nodes()
+        made, constants = extent.nodes(taken)
         nodes += made
         arrays |= constants
     initializers = {**graph.initializers, **arrays}

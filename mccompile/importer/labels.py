@@ -17,7 +17,8 @@ import numpy as np
 from mccompile._dataclass import dataclass
 from mccompile.importer.rewriting import used_names
 from mccompile.ir.errors import CompileError
-from mccompile.onnxio import AttrValue, OnnxGraph, OnnxNode, OnnxValue, node_label, subgraphs
+from mccompile.ir.names import Names
+from mccompile.onnxio import AttrValue, OnnxGraph, OnnxNode, OnnxValue, node_label, subgraphs, value_names
 
 ML = "ai.onnx.ml"
 ZIP_MAP = (ML, "ZipMap")
@@ -73,6 +74,7 @@ def as_tensors(graph: OnnxGraph) -> tuple[OnnxGraph, dict[str, Legend]]:
     texts = _read_as_text(graph)
     initializers, legends = _numbered(graph, texts)
     nodes = []
+    taken = Names(value_names(graph))
     for node in graph.nodes:
         if (node.domain, node.op_type) == ZIP_MAP:
             labels = _labels(node, _TEXT) or _labels(node, "classlabels_int64s")
@@ -83,7 +85,7 @@ def as_tensors(graph: OnnxGraph) -> tuple[OnnxGraph, dict[str, Legend]]:
             attrs[_CLASSIFIERS[node.op_type]] = tuple(range(len(text)))
             node = dataclasses.replace(node, attrs=attrs)
             if node.outputs[0] in texts:
-                nodes += _looked_up(node, tuple(map(str, text)))
+                nodes += _looked_up(node, tuple(map(str, text)), taken)
                 continue
             legends[node.outputs[0]] = Legend(text, False)
         elif _moves(node) and node.inputs[0] in legends:
@@ -102,10 +104,10 @@ def as_tensors(graph: OnnxGraph) -> tuple[OnnxGraph, dict[str, Legend]]:
     return changed, {v.name: legends[v.name] for v in graph.outputs if v.name in legends}
 
 
-def _looked_up(node: OnnxNode, labels: tuple[str, ...]) -> list[OnnxNode]:
+def _looked_up(node: OnnxNode, labels: tuple[str, ...], taken: Names) -> list[OnnxNode]:
     """A classifier of numbers, and the text of these for those who read it."""
     label, *scores = node.outputs
-    number = f"{label}.number"
+    number = taken.fresh(f"{label}.number")
     encoding: dict[str, AttrValue] = {"keys_int64s": tuple(range(len(labels))), "values_strings": labels}
     encoder = OnnxNode("LabelEncoder", (number,), (label,), ML, f"{node.name}.labels", encoding, node.index)
     return [dataclasses.replace(node, outputs=(number, *scores)), encoder]

@@ -36,9 +36,10 @@ from mccompile.importer.varying import TAKES_EXTENTS
 from mccompile.ir import expr as ex
 from mccompile.ir.dims import UndecidedError, varies
 from mccompile.ir.dims_hints import hint_of
-from mccompile.ir.errors import CompileError
+from mccompile.ir.errors import CompileError, InternalError
 from mccompile.ir.graph import Graph, Value
 from mccompile.ir.limits import require
+from mccompile.ir.names import Names
 from mccompile.ir.op import TypeRuleError
 from mccompile.ir.scan import reason
 from mccompile.ir.types import BOOL, DTYPES, I64, BroadcastError, DType
@@ -78,8 +79,9 @@ class Converter:
     values that are held in a wider type than their own (`narrow`), ``varying`` the values whose elements are
     numbers of which some vary (`importer.extents`), ``ratios`` floats that are such numbers over another one, by
     their names, ``supposed`` what conditions are taken for where an axis that varies has several elements, by their
-    names, ``stated`` what is said of shapes. Names in ``poisoned`` come from nodes that could not be converted;
-    what depends on them is only checked for being known, so that one run reports every unsupported node.
+    names, ``stated`` what is said of shapes, ``names`` those of the model and of what its nodes are being made of.
+    Names in ``poisoned`` come from nodes that could not be converted; what depends on them is only checked for
+    being known, so that one run reports every unsupported node.
     """
 
     graph: Graph
@@ -95,17 +97,26 @@ class Converter:
     notes: list[str] = field(default_factory=list)
     stated: Stated = field(default_factory=Stated)
     draws: Draws = field(default_factory=Draws)
+    names: Names = field(default_factory=Names)
 
     def run(self, nodes: list[OnnxNode], depth: int = 0) -> None:
         for node in nodes:
             before = len(self.errors)
             try:
-                self.run_node(node, depth)
+                with self.names.lent():
+                    self.run_node(node, depth)
             except CompileError as e:
                 self.errors.append(e)
                 self.poisoned.update(o for o in node.outputs if o)
             if depth == 0:  # what is deeper is of definitions, not of the file
                 blame(self.errors[before:], node)
+
+    def _run_in_place(self, node: OnnxNode, nodes: list[OnnxNode], depth: int) -> None:
+        """Convert the nodes that a node is made of; they define its results, and beside these only new names."""
+        for name in (o for inner in nodes for o in inner.outputs if o):
+            if name not in node.outputs and not self.names.is_made(name):
+                raise InternalError(f"{node.op_type} is made of nodes that define {name!r}, which is no new name")
+        self.run(nodes, depth + 1)
 
     def define_constants(self, graph: OnnxGraph) -> None:
         """Give the initializers of a graph, nested or not, their values."""
@@ -205,7 +216,7 @@ class Converter:
         inner = Graph(f"{n.node.name}.{kind}")
         names = Captures(inner, self.values, self.graph, self.varying, self.narrow)
         walker = Converter(inner, names, set(self.poisoned), narrow=self.narrow, varying=self.varying)
-        walker.notes, walker.stated, walker.draws = self.notes, self.stated, self.draws
+        walker.notes, walker.stated, walker.draws, walker.names = self.notes, self.stated, self.draws, self.names
         walker.supposed = dict(self.supposed)
         begin(inner, names)
         walker.define_constants(body)
@@ -258,7 +269,7 @@ class Converter:
             return
         drawn = draw(self.draws, self.values, self._view(node, inputs))
         if drawn is not None:
-            self.run(drawn, depth + 1)
+            self._run_in_place(node, drawn, depth)
             return
         if has_kernel:
             self._convert(node, inputs, depth)
@@ -266,10 +277,10 @@ class Converter:
         body = None
         if depth < MAX_EXPANSION:
             types = [self._onnx_value(n, v) for n, v in zip(node.inputs, inputs, strict=True)]
-            body = expand_function(node, newest_opset(), types)
+            body = expand_function(node, newest_opset(), types, self.names)
         if body is None:
             raise unsupported(node)
-        self.run(body, depth + 1)
+        self._run_in_place(node, body, depth)
 
     def _first_bytes(self, text: Value) -> Value:
         """A tensor of the shape of a text, which nothing reads once its extents are told."""
@@ -347,7 +358,7 @@ class Converter:
         require("all-folded-bytes", self.folded_bytes, "all that is folded", where)
 
     def _view(self, node: OnnxNode, inputs: list[Value | None]) -> Import:
-        return Import(self.graph, node, inputs, self.narrow, self.varying, self.stated)
+        return Import(self.graph, node, inputs, self.narrow, self.varying, self.stated, self.names)
 
     def _convert(self, node: OnnxNode, inputs: list[Value | None], depth: int) -> None:
         view = self._view(node, inputs)
@@ -379,7 +390,7 @@ class Converter:
         require_results(self.graph.nodes[before:], f"node {node.index} {node.name!r} {node.op_type}")
         view.refuse_unread(front_end.without_effect)
         if view.expansion:
-            self.run(view.expansion, depth + 1)
+            self._run_in_place(node, view.expansion, depth)
             for name in filter(None, node.outputs):
                 if name not in self.values:
                     raise view.error(f"output {name!r} of {node.op_type} is not supported")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field
 
 from mccompile._dataclass import dataclass
@@ -24,7 +24,7 @@ from mccompile.importer.scopes import (
     unique_inner_values,
 )
 from mccompile.ir.errors import CompileError
-from mccompile.onnxio import OnnxGraph, OnnxModel, OnnxValue, dtype_bits, infer_types
+from mccompile.onnxio import OnnxGraph, OnnxModel, OnnxValue, dtype_bits, infer_types, value_names
 from mccompile.ops.stated import Shape
 
 _NOT_ACCEPTED = ("sequence", "optional", "map", "sparse", "opaque", "c64", "c128")
@@ -45,6 +45,7 @@ class Prepared:
         declared: the shapes that the file states for results, which may be wrong.
         legends: what columns or numbers of outputs mean, by name.
         draws: what becomes of random numbers; the conversion adds the inputs that it makes for them.
+        names: every name of a value, in the file too.
     """
 
     model: OnnxModel
@@ -55,6 +56,7 @@ class Prepared:
     declared: dict[str, Shape] = field(default_factory=dict)
     legends: dict[str, Legend] = field(default_factory=dict)
     draws: Draws = field(default_factory=Draws)
+    names: Collection[str] = ()
 
 
 def prepare(
@@ -99,7 +101,8 @@ def prepare(
     done = dataclasses.replace(done, graph=remove_dead(done.graph))
     named = [legend.note(name) for name, legend in legends.items()]
     notes = [*bindings.notes, *repeated, *named, *_packed("input", bound), *_packed("output", outputs)]
-    return Prepared(done, bound, notes, dict(bindings.symbols), bindings.words, declared, legends)
+    names = value_names(model.graph) | value_names(done.graph)
+    return Prepared(done, bound, notes, dict(bindings.symbols), bindings.words, declared, legends, names=names)
 
 
 def _with_outputs_once(graph: OnnxGraph) -> tuple[OnnxGraph, list[str]]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Iterator
+from contextlib import contextmanager
 
 
 def free_name(base: str, taken: Container[str], mark: str = "_") -> str:
@@ -16,6 +17,40 @@ def free_name(base: str, taken: Container[str], mark: str = "_") -> str:
         number += 1
         name = f"{base}{mark}{number}"
     return name
+
+
+class Names:
+    """Names that are taken, and new ones beside them.
+
+    >>> names = Names(["y", "y.real"])
+    >>> names.fresh("y.real"), names.fresh("y.scale"), names.fresh("y.scale")
+    ('y.real_2', 'y.scale', 'y.scale_2')
+    """
+
+    def __init__(self, taken: Iterable[str] = ()) -> None:
+        self._taken = set(taken)
+        self._made: dict[str, None] = {}
+
+    def fresh(self, base: str) -> str:
+        """``base``, or a name like it that is not taken; it is taken then."""
+        name = free_name(base, self._taken)
+        self._taken.add(name)
+        self._made[name] = None
+        return name
+
+    def is_made(self, name: str) -> bool:
+        """Whether a name is one of `fresh` that is not given back yet."""
+        return name in self._made
+
+    @contextmanager
+    def lent(self) -> Iterator[None]:
+        """Names that are made meanwhile are given back at the end: turns of a loop that is unrolled have the same."""
+        many = len(self._made)
+        try:
+            yield
+        finally:
+            while len(self._made) > many:
+                self._taken.discard(self._made.popitem()[0])
 
 
 def own_part(name: str, room: int) -> str:

@@ -20,6 +20,7 @@ from mccompile.onnxio.model import (
     as_meant,
     node_label,
     subgraphs,
+    value_names,
 )
 from mccompile.onnxio.read import read_model
 from mccompile.onnxio.recurrence import unrounded_recurrence
@@ -86,6 +87,7 @@ __all__ = [
     "type_variables",
     "unrounded_recurrence",
     "unsigned_products",
+    "value_names",
     "versions",
     "widened",
     "with_draws",

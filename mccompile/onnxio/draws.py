@@ -19,8 +19,10 @@ import onnx
 
 from mccompile._dataclass import dataclass
 from mccompile.ir.errors import CompileError
+from mccompile.ir.names import Names
 from mccompile.onnxio.dtypes import dtype_number
 from mccompile.onnxio.model import AttrValue, OnnxNode, OnnxValue
+from mccompile.onnxio.nested import value_names
 from mccompile.onnxio.proto import GraphReader, node_to_proto, value_to_proto
 from mccompile.onnxio.untyped import inlined
 from mccompile.onnxio.write import serialize
@@ -34,27 +36,24 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Draw:
-    """An input of draws, f32 of ``rank``: ``output`` is the result of the node that they are for, of type ``dtype``;
-    ``kind`` is their distribution.
+    """An input of draws, f32 of ``rank``, of that ``name``: ``output`` is the result of the node that they are for,
+    of type ``dtype``; ``kind`` is their distribution.
 
     Of a ``cut`` one the node takes as many as its operand has elements, from the first of each axis on.
     """
 
+    name: str
     output: str
     kind: str
     rank: int
     dtype: str
     cut: bool = False
 
-    @property
-    def name(self) -> str:
-        """The input's name."""
-        return f"{self.output}.{self.kind}"
 
-
-def taking(node: OnnxNode, draw: Draw) -> list[OnnxNode]:
-    """The nodes, in any opset from 11 on, that make of draws what a node makes of its own."""
-    made = _Chain(node, draw.name)
+def taking(node: OnnxNode, draw: Draw, taken: Names) -> list[OnnxNode]:
+    """The nodes, in any opset from 11 on, that make of draws what a node makes of its own. Names of what is between
+    are added to those that are ``taken``."""
+    made = _Chain(node, draw.name, taken)
     if draw.cut:
         made.add("Shape", node.inputs[0])
         made.add("Slice", draw.name, np.zeros(draw.rank, np.int64), made.last)
@@ -82,14 +81,14 @@ def taking(node: OnnxNode, draw: Draw) -> list[OnnxNode]:
 class _Chain:
     """Nodes one after the other, each named after the result that they make."""
 
-    def __init__(self, node: OnnxNode, start: str) -> None:
-        self.node, self.last = node, start
+    def __init__(self, node: OnnxNode, start: str, taken: Names) -> None:
+        self.node, self.last, self.taken = node, start, taken
         self.nodes: list[OnnxNode] = []
 
     def add(self, op_type: str, *operands: str | np.ndarray, **attrs: Any) -> None:
         """A node of ``operands``, names or constants; its result is the `last` one then."""
         names = [self._constant(o) if isinstance(o, np.ndarray) else o for o in operands]
-        self.last = f"{self.node.outputs[0]}.drawn{len(self.nodes)}"
+        self.last = self._fresh()
         self._append(op_type, names, self.last, attrs)
 
     def affine(self, scale: float, shift: float) -> None:
@@ -105,9 +104,12 @@ class _Chain:
         return self.nodes
 
     def _constant(self, array: np.ndarray) -> str:
-        name = f"{self.node.outputs[0]}.drawn{len(self.nodes)}"
+        name = self._fresh()
         self._append("Constant", [], name, {"value": array})
         return name
+
+    def _fresh(self) -> str:
+        return self.taken.fresh(f"{self.node.outputs[0]}.drawn{len(self.nodes)}")
 
     def _append(self, op_type: str, inputs: Sequence[str], output: str, attrs: Mapping[str, AttrValue]) -> None:
         name = f"{self.node.outputs[0]}/{op_type}{len(self.nodes)}"
@@ -125,8 +127,8 @@ def with_draws(model: bytes, draws: Iterable[Draw]) -> bytes:
     """A model file's bytes with draws as inputs, after its own. CompileError where no node gives such an output."""
     proto = inlined(onnx.ModelProto.FromString(model))
     wanted = {draw.output: draw for draw in draws}
-    taken = _replace(proto.graph, wanted)
-    missing = [name for name in wanted if name not in taken]
+    found = _replace(proto.graph, wanted, Names(value_names(proto.graph)))
+    missing = [name for name in wanted if name not in found]
     if missing:
         raise CompileError(f"no reference can be given draws for {', '.join(missing)}: no node of the file has it")
     for draw in wanted.values():
@@ -134,9 +136,9 @@ def with_draws(model: bytes, draws: Iterable[Draw]) -> bytes:
     return serialize(proto)
 
 
-def _replace(graph: onnx.GraphProto, wanted: Mapping[str, Draw]) -> set[str]:
+def _replace(graph: onnx.GraphProto, wanted: Mapping[str, Draw], taken: Names) -> set[str]:
     """Let the nodes of a graph, and of those inside, take their draws; the outputs of those that do."""
-    reader, taken = GraphReader(Path(), ""), set()
+    reader, found = GraphReader(Path(), ""), set()
     nodes: list[onnx.NodeProto] = []
     for i, node in enumerate(graph.node):
         draw = wanted.get(node.output[0]) if node.op_type in KINDS and not node.domain else None
@@ -144,11 +146,11 @@ def _replace(graph: onnx.GraphProto, wanted: Mapping[str, Draw]) -> set[str]:
             nodes.append(node)
             for attribute in node.attribute:
                 if attribute.HasField("g"):
-                    taken |= _replace(attribute.g, wanted)
+                    found |= _replace(attribute.g, wanted, taken)
         else:
-            nodes += map(node_to_proto, taking(reader.node(node, i), draw))
-            taken.add(draw.output)
+            nodes += map(node_to_proto, taking(reader.node(node, i), draw, taken))
+            found.add(draw.output)
     made = [onnx.NodeProto.FromString(node.SerializeToString()) for node in nodes]
     del graph.node[:]
     graph.node.extend(made)
-    return taken
+    return found

@@ -12,6 +12,7 @@ import onnx.defs
 import onnx.helper
 
 from mccompile.ir.errors import CompileError
+from mccompile.ir.names import Names
 from mccompile.onnxio.model import KEPT, AttrValue, OnnxGraph, OnnxNode, OnnxValue, node_label
 from mccompile.onnxio.nested import all_graphs, all_nodes, inner_nodes
 from mccompile.onnxio.proto import GraphReader, node_to_proto, normal_domain, type_to_proto
@@ -19,7 +20,7 @@ from mccompile.onnxio.schema import means_the_same, newest_opset, versions
 
 
 def expand_function(
-    node: OnnxNode, opset: int, input_types: Sequence[OnnxValue | None]
+    node: OnnxNode, opset: int, input_types: Sequence[OnnxValue | None], taken: Names | None = None
 ) -> list[OnnxNode] | None:
     """The nodes that ONNX defines a node to mean, or None if its operator is no function.
 
@@ -28,6 +29,7 @@ def expand_function(
         opset: the canonical opset (`newest_opset()`).
         input_types: element type (and shape as far as known) of each input; None for absent ones. Functions
             that depend on their context need them (Clip, LayerNormalization, ...).
+        taken: names that inner values may not have; they are added to them.
 
     Returns:
         Nodes from the node's own inputs to its own outputs, in topological order; inner names and node names
@@ -43,7 +45,7 @@ def expand_function(
     version = known[-1] if node.domain else opset
     schema: Any = onnx.defs.get_schema(node.op_type, version, node.domain)  # onnx's stubs lack much of it
     body = _function_body(schema, node, input_types)
-    return None if body is None else _instantiate(body, schema, node)
+    return None if body is None else _instantiate(body, schema, node, taken or Names())
 
 
 def _function_body(
@@ -77,7 +79,9 @@ def _function_body(
     )
 
 
-def _instantiate(body: onnx.FunctionProto, schema: onnx.defs.OpSchema, node: OnnxNode) -> list[OnnxNode]:
+def _instantiate(
+    body: onnx.FunctionProto, schema: onnx.defs.OpSchema, node: OnnxNode, taken: Names
+) -> list[OnnxNode]:
     prefix = node.name or f"{node.op_type}_{node.index}"
     names = {"": ""}
     for formal, actual in zip(body.input, node.inputs + ("",) * len(body.input), strict=False):
@@ -87,7 +91,8 @@ def _instantiate(body: onnx.FunctionProto, schema: onnx.defs.OpSchema, node: Onn
             names[formal] = actual
     reader = FunctionReader(_attributes(body, schema, node), Path(), "ONNX function")
     nodes = [reader.node(proto, node.index) for proto in body.node]
-    return [_renamed(inner, f"{prefix}/{i}", names, prefix, node.index) for i, inner in enumerate(nodes)]
+    renamer = _Renamer(taken, node.index)
+    return [renamer.node(inner, f"{prefix}/{i}", names, prefix) for i, inner in enumerate(nodes)]
 
 
 def _attributes(
@@ -224,26 +229,34 @@ class FunctionReader(GraphReader):
         return super().node(resolved, index)
 
 
-def _renamed(node: OnnxNode, name: str, names: dict[str, str], prefix: str, index: int) -> OnnxNode:
-    inputs = tuple(names.get(n, f"{prefix}/{n}") for n in node.inputs)
-    outputs = tuple(names.setdefault(n, f"{prefix}/{n}") for n in node.outputs)
-    attrs: dict[str, AttrValue] = {}
-    for key, value in node.attrs.items():
-        attrs[key] = (
-            _renamed_graph(value, f"{name}/{key}", names, index) if isinstance(value, OnnxGraph) else value
+class _Renamer:
+    """Gives what is defined inside of a function names of its own, which are added to those that are ``taken``."""
+
+    def __init__(self, taken: Names, index: int) -> None:
+        self._taken, self._index = taken, index
+
+    def node(self, node: OnnxNode, name: str, names: dict[str, str], prefix: str) -> OnnxNode:
+        """A node called ``name`` that reads and defines ``names``, to which those of its results are added."""
+        inputs = tuple(names[n] for n in node.inputs)
+        for n in node.outputs:
+            if n not in names:
+                names[n] = self._taken.fresh(f"{prefix}/{n}")
+        attrs: dict[str, AttrValue] = {
+            key: self._graph(value, f"{name}/{key}", names) if isinstance(value, OnnxGraph) else value
+            for key, value in node.attrs.items()
+        }
+        outputs = tuple(names[n] for n in node.outputs)
+        return OnnxNode(node.op_type, inputs, outputs, node.domain, f"{name}_{node.op_type}", attrs, self._index)
+
+    def _graph(self, graph: OnnxGraph, prefix: str, outer: Mapping[str, str]) -> OnnxGraph:
+        names = dict(outer)
+        for own in (*(v.name for v in graph.inputs), *graph.initializers):
+            names[own] = self._taken.fresh(f"{prefix}/{own}")
+        nodes = [self.node(n, f"{prefix}/{i}", names, prefix) for i, n in enumerate(graph.nodes)]
+        return OnnxGraph(
+            name=f"{prefix}/{graph.name}",
+            inputs=[dataclasses.replace(v, name=names[v.name]) for v in graph.inputs],
+            outputs=[dataclasses.replace(v, name=names[v.name]) for v in graph.outputs],
+            nodes=nodes,
+            initializers={names[name]: array for name, array in graph.initializers.items()},
         )
-    return OnnxNode(node.op_type, inputs, outputs, node.domain, f"{name}_{node.op_type}", attrs, index)
-
-
-def _renamed_graph(graph: OnnxGraph, prefix: str, outer: Mapping[str, str], index: int) -> OnnxGraph:
-    names = dict(outer)
-    for value in [*graph.inputs, *(OnnxValue(n, "unknown") for n in graph.initializers)]:
-        names[value.name] = f"{prefix}/{value.name}"
-    nodes = [_renamed(n, f"{prefix}/{i}", names, prefix, index) for i, n in enumerate(graph.nodes)]
-    return OnnxGraph(
-        name=f"{prefix}/{graph.name}",
-        inputs=[dataclasses.replace(v, name=names[v.name]) for v in graph.inputs],
-        outputs=[dataclasses.replace(v, name=names[v.name]) for v in graph.outputs],
-        nodes=nodes,
-        initializers={names[name]: array for name, array in graph.initializers.items()},
-    )

@@ -9,6 +9,8 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+from mccompile.ir.names import Names
+from mccompile.onnxio.nested import value_names
 from mccompile.onnxio.proto import normal_domain
 from mccompile.onnxio.raise_opset import raised
 from mccompile.onnxio.read import parse, read_bytes
@@ -41,22 +43,25 @@ def quantisable(path: Path) -> list[str]:
     """
     proto = parse(read_bytes(path), path)
     constants = {t.name: numpy_helper.to_array(t) for t in proto.graph.initializer}
+    names = Names(value_names(proto.graph))
     for node in proto.graph.node:
         if node.op_type == "Gemm" and not node.domain and len(node.input) > 2 and node.input[2] in constants:
-            _row_bias(proto.graph, node, constants)
-    _part_outputs(proto.graph)
-    kept = []
+            _row_bias(proto.graph, node, constants, names)
+    _part_outputs(proto.graph, names)
+    kept, labels = [], Names(node.name for node in proto.graph.node)
     for i, node in enumerate(proto.graph.node):
         if node.op_type == "Clip" and not node.domain:
             low, high = (constants.get(name) for name in (*node.input[1:3], "", "")[:2])
             if (low is not None and low > 0) or (high is not None and high < 0):
-                node.name = node.name or f"clip.{i}"
+                node.name = node.name or labels.fresh(f"clip.{i}")
                 kept.append(node.name)
     path.write_bytes(serialize(proto))
     return kept
 
 
-def _row_bias(graph: onnx.GraphProto, node: onnx.NodeProto, constants: Mapping[str, np.ndarray]) -> None:
+def _row_bias(
+    graph: onnx.GraphProto, node: onnx.NodeProto, constants: Mapping[str, np.ndarray], names: Names
+) -> None:  # fmt: skip
     """Give a Gemm a bias of its own, of one axis where it is the same for all rows, and ``beta`` 1."""
     beta = next((a.f for a in node.attribute if a.name == "beta"), 1.0)
     bias, weights = constants[node.input[2]], constants.get(node.input[1])
@@ -68,7 +73,7 @@ def _row_bias(graph: onnx.GraphProto, node: onnx.NodeProto, constants: Mapping[s
         return
     own = np.broadcast_to(bias.reshape(-1) if bias.shape != shape else bias, shape)
     own = (own * np.float32(beta) if beta else np.zeros(shape)).astype(bias.dtype)
-    name = f"{node.input[2]}.of.{node.output[0]}"
+    name = names.fresh(f"{node.input[2]}.of.{node.output[0]}")
     graph.initializer.append(numpy_helper.from_array(own, name))
     node.input[2] = name
     for attribute in node.attribute:
@@ -76,7 +81,7 @@ def _row_bias(graph: onnx.GraphProto, node: onnx.NodeProto, constants: Mapping[s
             attribute.f = 1.0
 
 
-def _part_outputs(graph: onnx.GraphProto) -> None:
+def _part_outputs(graph: onnx.GraphProto, names: Names) -> None:
     """Make an output that only a Relu or a Clip reads a copy of what that reads."""
     outputs = {v.name for v in graph.output}
     readers: dict[str, list[onnx.NodeProto]] = {}
@@ -89,8 +94,8 @@ def _part_outputs(graph: onnx.GraphProto) -> None:
         for i, name in enumerate(node.output):
             reader = readers.get(name, [])
             if name in outputs and len(reader) == 1 and reader[0].op_type in ("Clip", "Relu"):
-                node.output[i] = reader[0].input[0] = f"{name}.inner"
-                made.append(helper.make_node("Identity", [f"{name}.inner"], [name]))
+                node.output[i] = reader[0].input[0] = inner = names.fresh(f"{name}.inner")
+                made.append(helper.make_node("Identity", [inner], [name]))
     if len(made) > len(graph.node):
         kept = [onnx.NodeProto.FromString(node.SerializeToString()) for node in made]
         del graph.node[:]

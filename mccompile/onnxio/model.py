@@ -96,6 +96,17 @@ def node_label(node: OnnxNode) -> str:
     return f"{position}'{node.name}' ({op})" if node.name else f"{position}({op})"
 
 
+def value_names(graph: OnnxGraph) -> set[str]:
+    """Every name of a value that stands anywhere in a graph, nested graphs included."""
+    names = {value.name for value in (*graph.inputs, *graph.outputs)}
+    names.update(graph.initializers, graph.value_info)
+    for node in graph.nodes:
+        names.update(node.inputs, node.outputs)
+        for inner in subgraphs(node):
+            names |= value_names(inner)
+    return names
+
+
 def subgraphs(node: OnnxNode) -> list[OnnxGraph]:
     """The graphs nested in a node's attributes (If branches, Loop and Scan bodies), in attribute order."""
     found: list[OnnxGraph] = []

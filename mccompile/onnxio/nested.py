@@ -26,6 +26,18 @@ def all_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
         yield from each.node
 
 
+def value_names(of: onnx.GraphProto | onnx.FunctionProto) -> set[str]:
+    """Every name of a value that a graph or a function, or a graph inside of it, defines or reads."""
+    names = set() if isinstance(of, onnx.GraphProto) else {*of.input, *of.output}
+    graphs = [of] if isinstance(of, onnx.GraphProto) else []
+    for node in inner_nodes(of.node):
+        names.update(node.input, node.output)
+        graphs += inner_graphs(node)
+    for graph in graphs:
+        names.update(v.name for v in (*graph.input, *graph.output, *graph.initializer, *graph.value_info))
+    return names
+
+
 def inner_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
     """Nodes, and those of all graphs inside of them."""
     for node in nodes:

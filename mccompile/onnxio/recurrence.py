@@ -8,14 +8,14 @@ onnxruntime's DynamicQuantizeLSTM rounds x, and the state of each step, to 8 bit
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
 
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from mccompile.onnxio.nested import all_graphs, all_nodes
+from mccompile.ir.names import Names
+from mccompile.onnxio.nested import all_graphs, all_nodes, value_names
 from mccompile.onnxio.write import serialize
 
 _WEIGHTS = ((1, 8, 9), (2, 10, 11))
@@ -32,28 +32,27 @@ def unrounded_recurrence(model: bytes) -> bytes | None:
     """
     proto = onnx.ModelProto.FromString(model)
     constants = {t.name: t for graph in all_graphs(proto.graph) for t in graph.initializer}
-    changes = sum(_replace(node, proto.graph, constants) for node in all_nodes(proto.graph))
+    names = Names(value_names(proto.graph))
+    changes = sum(_replace(node, proto.graph, constants, names) for node in all_nodes(proto.graph))
     if changes and not any(o.domain in ("", "ai.onnx") for o in proto.opset_import):
         proto.opset_import.append(helper.make_opsetid("", 17))
     return serialize(proto) if changes else None
 
 
-def _replace(node: onnx.NodeProto, graph: onnx.GraphProto, constants: Mapping[str, onnx.TensorProto]) -> bool:
+def _replace(
+    node: onnx.NodeProto, graph: onnx.GraphProto, constants: Mapping[str, onnx.TensorProto], names: Names
+) -> bool:  # fmt: skip
     """Make a node LSTM, if it is of that kind; ``graph`` gets its weights."""
     if node.op_type != "DynamicQuantizeLSTM" or node.domain != "com.microsoft" or len(node.input) <= _WEIGHTS[1][2]:
         return False
     if any(node.input[i] not in constants for places in _WEIGHTS for i in places):
         return False
     given = list(node.input)
-    taken = {t.name for g in all_graphs(graph) for t in g.initializer}
     for places in _WEIGHTS:
         matrix, scale, zero = (numpy_helper.to_array(constants[given[i]]) for i in places)
         rows = (matrix.shape[0], 1, -1)
         real = (matrix.astype(np.float32) - zero.reshape(rows)) * scale.reshape(rows)
-        names = itertools.chain(
-            [f"{given[places[0]]}.real"], (f"{given[places[0]]}.real.{i}" for i in itertools.count())
-        )
-        given[places[0]] = next(n for n in names if n not in taken)
+        given[places[0]] = names.fresh(f"{given[places[0]]}.real")
         made = np.ascontiguousarray(real.astype(np.float32).swapaxes(1, 2))
         graph.initializer.append(numpy_helper.from_array(made, given[places[0]]))
     del node.input[:]

@@ -9,7 +9,6 @@ changes, and both operands are u8::
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,7 +17,8 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from mccompile._dataclass import dataclass
-from mccompile.onnxio.nested import all_nodes, inner_graphs
+from mccompile.ir.names import Names
+from mccompile.onnxio.nested import all_nodes, inner_graphs, value_names
 from mccompile.onnxio.untyped import inferred, inlined
 from mccompile.onnxio.write import serialize
 
@@ -60,7 +60,7 @@ def unsigned_products(model: bytes) -> bytes | None:
     if not any(_product(node) for node in all_nodes(proto.graph)) and not proto.functions:
         return None
     proto = inferred(inlined(proto))
-    names = {name for node in all_nodes(proto.graph) for name in (*node.input, *node.output)}
+    names = Names(value_names(proto.graph))
     return serialize(proto) if _Graph(proto.graph, {}, {}, names).rewrite() else None
 
 
@@ -76,7 +76,7 @@ class _Graph:
         graph: onnx.GraphProto,
         types: Mapping[str, int],
         constants: Mapping[str, onnx.TensorProto],
-        names: set[str],
+        names: Names,
     ) -> None:
         values = (*graph.value_info, *graph.output, *graph.input)
         self._graph, self._names = graph, names
@@ -131,7 +131,7 @@ class _Graph:
         return self._add_constant(f"{name}.unsigned", array.astype(np.uint8))
 
     def _computed(self, name: str) -> str:
-        wide, moved, made = (self._fresh(f"{name}.{part}") for part in ("wide", "moved", "unsigned"))
+        wide, moved, made = (self._names.fresh(f"{name}.{part}") for part in ("wide", "moved", "unsigned"))
         self._nodes += [
             helper.make_node("Cast", [name], [wide], to=TensorProto.INT32),
             helper.make_node("Add", [wide, self._offset(np.int32)], [moved]),
@@ -146,12 +146,6 @@ class _Graph:
         return self._made[dtype]
 
     def _add_constant(self, wanted: str, array: np.ndarray[Any, Any]) -> str:
-        name = self._fresh(wanted)
+        name = self._names.fresh(wanted)
         self._graph.initializer.append(numpy_helper.from_array(array, name))
-        return name
-
-    def _fresh(self, wanted: str) -> str:
-        names = itertools.chain([wanted], (f"{wanted}.{i}" for i in itertools.count()))
-        name = next(n for n in names if n not in self._names)
-        self._names.add(name)
         return name

@@ -8,7 +8,9 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+from mccompile.ir.names import Names
 from mccompile.onnxio.dtypes import dtype_number
+from mccompile.onnxio.nested import value_names
 from mccompile.onnxio.write import serialize
 
 _WEIGHTS = 16
@@ -98,9 +100,9 @@ def sigmoids_by_exp(model: bytes) -> bytes | None:
         model: as `extract_with_outputs` gives it, without external data.
     """
     proto = onnx.ModelProto.FromString(model)
-    changes = _spell_sigmoids(proto.graph.node)
+    changes = _spell_sigmoids(proto.graph.node, Names(value_names(proto.graph)))
     for function in proto.functions:
-        changes += _spell_sigmoids(function.node)
+        changes += _spell_sigmoids(function.node, Names(value_names(function)))
     return serialize(proto) if changes else None
 
 
@@ -124,18 +126,19 @@ def sums_in_doubles(model: bytes) -> bytes | None:
     opset = max((o.version for o in proto.opset_import if o.domain in ("", "ai.onnx")), default=0)
     if opset < _CAST_LIKE:
         return None
-    changes = _sum_in_doubles(proto.graph.node)
+    changes = _sum_in_doubles(proto.graph.node, Names(value_names(proto.graph)))
     for function in proto.functions:
         own = {o.domain: o.version for o in function.opset_import}
-        changes += _sum_in_doubles(function.node) if own.get("", 0) >= _CAST_LIKE else 0
+        if own.get("", 0) >= _CAST_LIKE:
+            changes += _sum_in_doubles(function.node, Names(value_names(function)))
     return serialize(proto) if changes else None
 
 
-def _sum_in_doubles(nodes: MutableSequence[onnx.NodeProto]) -> int:
+def _sum_in_doubles(nodes: MutableSequence[onnx.NodeProto], names: Names) -> int:
     made: list[onnx.NodeProto] = []
     changes = 0
     for node in nodes:
-        changes += sum(_sum_in_doubles(a.g.node) for a in node.attribute if a.HasField("g"))
+        changes += sum(_sum_in_doubles(a.g.node, names) for a in node.attribute if a.HasField("g"))
         if node.domain or node.op_type not in _SUMS:
             made.append(node)
             continue
@@ -143,10 +146,10 @@ def _sum_in_doubles(nodes: MutableSequence[onnx.NodeProto]) -> int:
         first, result = node.input[0], node.output[0]
         for i in _SUMS[node.op_type]:
             if i < len(node.input) and node.input[i]:
-                wide = f"{result}.operand{i}"
+                wide = names.fresh(f"{result}.operand{i}")
                 made.append(helper.make_node("Cast", [node.input[i]], [wide], to=onnx.TensorProto.DOUBLE))
                 node.input[i] = wide
-        node.output[0] = f"{result}.wide"
+        node.output[0] = names.fresh(f"{result}.wide")
         made += [node, helper.make_node("CastLike", [node.output[0], first], [result])]
     _replace(nodes, made)
     return changes
@@ -158,18 +161,18 @@ def _replace(nodes: MutableSequence[onnx.NodeProto], by: Iterable[onnx.NodeProto
     nodes.extend(kept)
 
 
-def _spell_sigmoids(nodes: MutableSequence[onnx.NodeProto]) -> int:
+def _spell_sigmoids(nodes: MutableSequence[onnx.NodeProto], names: Names) -> int:
     spelt: list[onnx.NodeProto] = []
     changes = 0
     for node in nodes:
-        changes += sum(_spell_sigmoids(a.g.node) for a in node.attribute if a.HasField("g"))
+        changes += sum(_spell_sigmoids(a.g.node, names) for a in node.attribute if a.HasField("g"))
         if node.op_type != "Sigmoid" or node.domain:
             spelt.append(node)
             continue
         changes += 1
         last = node.input[0]
         for step, op in enumerate(("Neg", "Softplus", "Neg", "Exp")):
-            result = node.output[0] if op == "Exp" else f"{node.output[0]}.sigmoid{step}"
+            result = node.output[0] if op == "Exp" else names.fresh(f"{node.output[0]}.sigmoid{step}")
             spelt.append(helper.make_node(op, [last], [result]))
             last = result
     _replace(nodes, spelt)

@@ -19,7 +19,7 @@ CONTRIB = MICROSOFT
 
 
 class Expansion:
-    """The nodes that stand for one that is expanded: their names begin with its own."""
+    """The nodes that stand for one that is expanded: their names begin with its own, and are none of the model."""
 
     def __init__(self, n: Import) -> None:
         self.n = n
@@ -28,9 +28,13 @@ class Expansion:
 
     def add(self, op_type: str, inputs: list[str], suffix: str, **attrs: AttrValue) -> str:
         """One more node; the name of its result."""
-        out = f"{self.base}.{suffix}"
+        out = self.fresh(suffix)
         self.last(op_type, inputs, out, f"{self.n.node.name}.{suffix}", **attrs)
         return out
+
+    def fresh(self, suffix: str) -> str:
+        """A name for one more result, which nothing else has."""
+        return self.n.names.fresh(f"{self.base}.{suffix}")
 
     def last(self, op_type: str, inputs: list[str], out: str, name: str = "", **attrs: AttrValue) -> None:
         """The node with a given result."""

@@ -13,6 +13,7 @@ from mccompile.ir.dims_hints import hint_of
 from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Graph, Value
 from mccompile.ir.limits import require
+from mccompile.ir.names import Names
 from mccompile.ir.op import Op, TypeRuleError
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import DType
@@ -44,7 +45,7 @@ class Import:
 
     def __init__(
         self, graph: Graph, node: OnnxNode, inputs: Sequence[Value | None], narrow: Mapping[Value, str] | None = None,
-        extents: Mapping[Value, Array] | None = None, stated: Stated | None = None,
+        extents: Mapping[Value, Array] | None = None, stated: Stated | None = None, names: Names | None = None,
     ) -> None:
         self.graph = graph
         self.node = node
@@ -55,6 +56,8 @@ class Import:
         self._narrow = narrow or {}
         self._extents = extents or {}
         self.stated = stated or Stated()
+        self.names = names or Names((*node.inputs, *node.outputs))
+        """Makes names for what the node becomes a number of: those of the model are taken."""
         self.narrow_result = ""
         """The ONNX type of output 0, if it has a wider one in the graph."""
 

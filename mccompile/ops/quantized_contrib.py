@@ -30,7 +30,7 @@ class Contrib(Quantised):
     def quantized_dynamically(self, x: str) -> tuple[str, str, str]:
         """``x`` as u8, the scale, and the zero point, both computed at run time."""
         base = self.n.node.outputs[0]
-        names = (f"{base}.bytes", f"{base}.byte_scale", f"{base}.byte_zero")
+        names = (self.fresh("bytes"), self.fresh("byte_scale"), self.fresh("byte_zero"))
         self.nodes.append(
             OnnxNode("DynamicQuantizeLinear", (x,), names, "", f"{base}.dynamic", {}, self.n.node.index)
         )
@@ -62,7 +62,7 @@ def _dynamic_quantize(n: Import) -> None:
     low = e.add("Min", [e.add("ReduceMin", [x], "smallest", keepdims=0), zero], "low")
     span = e.add("Div", [e.add("Sub", [high, low], "span"), top], "step")
     flat = e.add("Equal", [span, zero], "flat")
-    scale, point = (out or f"{e.base}.{s}" for out, s in zip([*outs[1:], "", ""], ("scale", "zero"), strict=False))
+    scale, point = (out or e.fresh(s) for out, s in zip([*outs[1:], "", ""], ("scale", "zero"), strict=False))
     e.last("Where", [flat, one, span], scale, f"{n.node.name}.scale")
     offset = e.add("Neg", [e.add("Div", [low, scale], "offset")], "zero_real")
     bounded = e.add("Min", [e.add("Max", [offset, zero], "not_negative"), top], "bounded")

@@ -34,7 +34,7 @@ def _attention(n: Import) -> None:
     e = Contrib(n)
     joined = _projected(e)
     base = n.node.outputs[0]
-    parts = tuple(f"{base}.{part}" for part in ("queries", "keys", "values"))
+    parts = tuple(e.fresh(part) for part in ("queries", "keys", "values"))
     split: dict[str, AttrValue] = {"axis": -1, "num_outputs": 3}
     e.nodes.append(OnnxNode("Split", (joined,), parts, "", f"{base}.split", split, n.node.index))
     apart = e.ints([batch, steps, heads, length], "apart")

@@ -58,6 +58,18 @@ def test_draws_are_inputs(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+def test_draws_have_names_of_their_own(tmp_path: Path) -> None:
+    taken = ("y.normal", "y.drawn0", "y.drawn1")
+    nodes = [N("Abs", ["x"], [name]) for name in taken]
+    nodes += [N("RandomNormalLike", ["x"], ["y"], mean=3.0, scale=0.5), N("Sum", ["y", *taken], ["z"])]
+    path = _save(tmp_path / "net.onnx", nodes, [_value("x", [2])], [_value("z", [2])])
+    options = Options(target="generic", random="input")
+    assert check(path, options).ok
+    graph = import_graph(path, options).graph
+    found = graph.evaluate({"x": np.array([1, -2], "f4"), "y.normal_2": np.array([0, -2], "f4")})
+    np.testing.assert_array_equal(found["z"], np.array([6, 8], "f4"))
+
+
 def test_scale_and_mean_are_the_networks(tmp_path: Path) -> None:
     path = _save(
         tmp_path / "net.onnx", [N("RandomNormalLike", ["x"], ["y"], mean=3.0, scale=0.5)], [_value("x", [2])],
