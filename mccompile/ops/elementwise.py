@@ -70,7 +70,8 @@ def _bounded(n: Import, fn: str, operands: list[Value]) -> list[Value]:
         first, rest = operands[:MAX_TERMS], operands[MAX_TERMS:]
         distinct = list(dict.fromkeys(first))
         body = _fold(fn)(n, [ex.var(distinct.index(v), v.dtype) for v in first])
-        operands = [n.inner(Map(body), distinct, f"first{len(rest)}"), *rest]
+        storage = "f16" if distinct[0].dtype.name == "f16" else ""
+        operands = [n.inner(Map(body, storage), distinct, f"first{len(rest)}"), *rest]
     return operands
 
 
@@ -379,7 +380,7 @@ def _front_end(row: Row) -> FrontEnd:
     def sample(d: Draw) -> Case:
         dtype = d.choice(row.dtypes)
         shape = d.shape(d.int(0, 4))
-        arity = row.arity or d.int(1, 4)
+        arity = row.arity or d.choice((1, 2, 3, 4, MAX_TERMS + 2))
         draw = d.special if row.special and d.bool() and dtype != "f16" else None
         inputs = []
         for i in range(arity):

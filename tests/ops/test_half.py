@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from mccompile.driver import Options, import_graph
+from mccompile.ops.elementwise import MAX_TERMS
 from mccompile.ops.registry import FrontEnd, front_ends
 from mccompile.ops.sampling import Case
 from tests.support.draw import SeededDraw
-from tests.support.opcases import case_model, ort_outputs
+from tests.support.opcases import case_inputs, case_model, ort_outputs
 
 SEEDS = range(3)
 PARAMETERS = {"Resize": {1, 2}}
@@ -44,3 +45,17 @@ def test_results_of_f16_have_the_types_of_onnx(front_end: FrontEnd, tmp_path: Pa
         path.write_bytes(model.SerializeToString())
         graph = import_graph(path, Options(target="generic")).graph
         assert [v.dtype.numpy for v in graph.outputs] == want, f"seed {seed}"
+
+
+@pytest.mark.parametrize("op", ["Max", "Min", "Mean", "Sum"])
+def test_results_of_many_operands_have_their_type(op: str, tmp_path: Path) -> None:
+    """What has more than one expression holds is made of several."""
+    inputs = [np.full(3, i, np.float16) for i in range(2 * MAX_TERMS + 9)]
+    case = Case(inputs)
+    model = case_model(front_ends()["", op], case)
+    (want,) = ort_outputs(model, case)
+    (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+    graph = import_graph(tmp_path / "m.onnx", Options(target="generic")).graph
+    (got,) = graph.evaluate(case_inputs(case)).values()
+    assert graph.outputs[0].dtype.name == "f16"
+    np.testing.assert_array_equal(got.astype(np.float16), want)
