@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
+import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -351,11 +352,20 @@ def _summary(a: Array) -> str:
     return f"{_type(a)} {flat[:12].tolist()}{' ...' if flat.size > 12 else ''}"
 
 
+PARTS = (
+    "0", "1", "2", "real", "real0", "real3", "shape", "axes", "first", "filled", "f32", "scale", "zero", "sums",
+    "factor", "places", "zeros", "heads", "scores", "normal", "bytes", "weights", "product", "turned",
+    "stored", "slice",
+)  # fmt: skip
+"""What the compiler calls parts of a node, behind the name of its result."""
+
+
 class Composer:
     """Adds to a composition; every choice comes from one seeded draw."""
 
     def __init__(self, seed: int) -> None:
         self.d = SeededDraw(seed)
+        self._named = random.Random(seed)
         self.net = Composition()
         self.pool: list[str] = []
         """Values that later nodes may read."""
@@ -368,8 +378,14 @@ class Composer:
         return self.net.values[name]
 
     def _name(self, kind: str) -> str:
+        """A new name; of some results one that a part of a neighbouring node might have."""
         self.count += 1
-        return f"{kind}{self.count}"
+        name = f"{kind}{self.count}"
+        if kind != "v" or self._named.randrange(8):
+            return name
+        near = self.count + self._named.choice((-3, -2, -1, 1, 2, 3))
+        part = f"{kind}{near}.{self._named.choice(PARTS)}"
+        return name if any(known.startswith(part) for known in self.net.values) else part
 
     def input(self, array: Array) -> str:
         name = self._name("x")
