@@ -12,7 +12,7 @@ from mccompile.importer.bounded import require_value
 from mccompile.importer.empty import without_empty_operands
 from mccompile.importer.narrow import HELD_IN
 from mccompile.importer.nodes import Converter
-from mccompile.importer.outputs import bind_outputs, ports
+from mccompile.importer.outputs import bind_outputs, keep_names, ports
 from mccompile.importer.ports import packed, port_type, unpacked
 from mccompile.importer.prepare import Prepared, not_tensors
 from mccompile.importer.refusals import joined
@@ -65,6 +65,7 @@ def _converted(
     converter.errors += [CompileError(rule) for rule in not_tensors("output", plain)]
     if converter.errors:
         raise joined(converter.errors)
+    keep_names(graph, source.nodes, converter.values)
     strange = [n for n in bounds if n not in converter.stated.asked]
     prepared.notes.extend(f"nothing asks for the bound {n!r}" for n in strange)
     prepared.notes.extend(prepared.draws.notes)
@@ -75,6 +76,7 @@ def _converted(
     names = [v.name for v in source.outputs]
     _require_own_names(graph, names, [name for name, _ in ports(converter.values, names)])
     bind_outputs(graph, converter.values, names)
+    graph.reserve(o for node in source.nodes for o in node.outputs if o)
     graph.remove_dead()
     without_empty_operands(graph)
     untold = {name for unknown in told.values() for name in unknown.names}

@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 
 from mccompile.importer.sequences import Known, Rows
 from mccompile.ir import expr as ex
 from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Graph, Value
+from mccompile.onnxio import OnnxNode
 from mccompile.ops.empty import Empty
 from mccompile.ops.map import Map
 
@@ -25,6 +26,34 @@ def ports(values: Mapping[str, Known], names: Sequence[str]) -> Iterator[tuple[s
             raise CompileError(f"{name!r} is a sequence whose length the run says", hint="join it to one tensor")
         else:
             yield from ((f"{name}_{i}", item) for i, item in enumerate(value))
+
+
+def keep_names(graph: Graph, nodes: Sequence[OnnxNode], values: Mapping[str, Known]) -> None:
+    """Let the name of a result of the model's ``nodes`` be that of its value, or of none: who compares values with
+    those of the model, as ``check --per-layer`` does, knows them by their names.
+
+        y = ReduceLogSumExp(x); y.max = w     is      y, for which y.max.2 is computed; y.max
+    """
+    makers = {o: node.name for node in nodes for o in node.outputs if o}
+    for each in (graph, *graph.all_regions()):
+        for node in each.nodes:
+            for result in node.results:
+                maker, own = makers.get(result.name), values.get(result.name)
+                if maker is None or own is result or not node.origins or _is_part(node.origins, maker):
+                    continue
+                name, result.name = result.name, each.value(result.name, result.type).name
+                if each is graph and isinstance(own, Value) and _is_numbered(own.name, name, makers):
+                    own.name = name
+
+
+def _is_part(origins: Sequence[str], maker: str) -> bool:
+    """Whether what has these origins is of a node, or of what that was expanded to."""
+    return any(o == maker or o.startswith((f"{maker}.", f"{maker}/")) for o in origins)
+
+
+def _is_numbered(found: str, name: str, makers: Container[str]) -> bool:
+    """Whether a value has the name with a number, for it was taken."""
+    return found not in makers and found.startswith(f"{name}.") and found.removeprefix(f"{name}.").isdigit()
 
 
 def bind_outputs(graph: Graph, values: Mapping[str, Known], names: Sequence[str]) -> None:

@@ -230,6 +230,10 @@ class Graph:
         self._names.add(unique)
         return Value(unique, type_)
 
+    def reserve(self, names: Iterable[str]) -> None:
+        """Let no new value have one of these names."""
+        self._names.update(names)
+
     def constant(self, name: str, array: Array) -> Value:
         value = self.value(name, TensorType(dtype_of(array), array.shape))
         self.constants[value] = np.ascontiguousarray(array).reshape(array.shape)

@@ -70,7 +70,7 @@ SAMPLES = [
 GIVEN = [
     ("", "SoftmaxCrossEntropyLoss", [X, np.array([1, 0, 3])]),
     ("", "Attention", [X[None, None], X[None, None], X[None, None]]),
-    ("", "CumSum", [X, np.array(1)]),
+    ("", "CumSum", [X.reshape(3, 2, 2), np.array(1)]),
     ("ai.onnx.preview.training", "Momentum", [np.float32(0.1), np.array(1), X, X, X]),
 ]
 MOMENTUM = {"alpha": 0.9, "beta": 1.0, "mode": "standard", "norm_coefficient": 0.0}
@@ -161,6 +161,20 @@ def test_an_input_that_is_an_extent_is_made_of_new_names(tmp_path: Path) -> None
     options = Options(target="generic", constants=constants, dims={"length": 2})
     got = import_graph(path, options).graph.evaluate({"w": W})
     np.testing.assert_array_equal(got["y"], ort_run(path, feeds)["y"])
+
+
+@pytest.mark.parametrize("op", ["Abs", "Identity"])
+def test_what_has_the_name_of_a_value_is_that_value(op: str, tmp_path: Path) -> None:
+    """``check --per-layer`` compares by name; what ReduceLogSumExp subtracts is called as its result, too."""
+    nodes = [N("ReduceLogSumExp", ["x"], ["y"]), N("Mul", ["w", "w"], ["v"]), N(op, ["v"], ["y.max"])]
+    model = _model([*nodes, N("Neg", ["y.max"], ["z"])], {"x": X, "w": W}, ["y", "z"])
+    (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+    graph = import_graph(tmp_path / "m.onnx", Options(target="generic")).graph
+    inner = graph.evaluate({"x": X, "w": W}, keep=True)
+    np.testing.assert_array_equal(inner["z"], -W * W)
+    np.testing.assert_array_equal(inner.get("y.max", W * W), W * W)
+    assert ("y.max" in inner) == (op == "Abs")
+    assert graph.value("y.max", graph.outputs[0].type).name != "y.max"
 
 
 def test_turns_of_a_loop_that_is_unrolled_name_their_parts_alike() -> None:
