@@ -54,7 +54,11 @@ class Buffer:
     @property
     def extents(self) -> Shape:
         """Stored extents, halo included."""
-        stored = self.room or self.type.stored_shape
+        return self.extents_of(self.type)
+
+    def extents_of(self, type_: TensorType) -> Shape:
+        """The `extents` where its tensor is a case of its type."""
+        stored = self.room or type_.stored_shape
         if not self.halo:
             return stored
         return tuple(e + lo + hi for e, (lo, hi) in zip(stored, self.halo, strict=True))
@@ -273,11 +277,21 @@ def _split(runs: list[tuple[int, int]], shape: Shape) -> tuple[int, ...] | None:
     return tuple(strides)
 
 
-def whole(buffer: Buffer) -> View:
-    """The view of a buffer's tensor: the inside of its halo, in the tensor's layout."""
-    strides = _dense_strides(buffer.extents)
+def whole(buffer: Buffer, case: TensorType | None = None) -> View:
+    """The view of a buffer's tensor: the inside of its halo, in the tensor's layout. ``case`` is what its type may be
+    where symbols of extents have values."""
+    type_ = buffer.type if case is None else case
+    strides = _dense_strides(buffer.extents_of(type_))
     offset = sum(lo * s for (lo, _), s in zip(buffer.halo, strides, strict=False))
-    return View(buffer, buffer.type.shape, buffer.type.factors, strides, offset)
+    return View(buffer, type_.shape, type_.factors, strides, offset)
+
+
+def held(buffer: Buffer, type_: TensorType) -> View | str:
+    """The view of a tensor whose elements a buffer has: of the buffer's own, a case of it or a reshape; or the reason
+    why there is none."""
+    if type_.shape == buffer.type.shape:
+        return whole(buffer)
+    return whole(buffer, type_) if type_.is_case_of(buffer.type) else whole(buffer).reshape(type_.shape)
 
 
 def stored_alike(a: TensorType, b: TensorType) -> bool:

@@ -12,15 +12,15 @@ it has been read, what is made for the next turn is copied there:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from typing import TYPE_CHECKING
 
 from mccompile.ir.dims import symbols
 from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.turns import Loop
-from mccompile.ir.types import Shape, row_major
-from mccompile.ir.views import Buffer, View, whole
+from mccompile.ir.types import TensorType, row_major
+from mccompile.ir.views import Buffer, View, held, whole
 from mccompile.lower.storage import Storage
 from mccompile.ops import loop as ops
 
@@ -30,16 +30,22 @@ if TYPE_CHECKING:
 MOVED = "copy.generic"
 TURN = ops.Turn()
 
+Bound = Iterable[tuple[Value, Buffer]]
+"""Values of a graph inside, and the buffers of the graph around that they are in."""
+
 
 def lower_regions(
-    node: Node, b: _Builder, storage: Callable[[Graph], Storage], lower: Callable[[Graph], None]
+    node: Node, b: _Builder, storage: Callable[[Graph, Set[Value]], Storage], lower: Callable[[Graph], None]
 ) -> None:
-    """The steps of a node with graphs inside: where their values are stored, and how their nodes are lowered, is
-    given."""
+    """The steps of a node with graphs inside: where their values are stored, of which some lie with gaps, and how
+    their nodes are lowered, is given."""
     around = b.graph, b.storage, b.when, b.loops
 
-    def enter(region: Graph) -> None:
-        b.graph, b.storage = region, storage(region)
+    def enter(region: Graph, bound: Bound) -> None:
+        places = dict(bound)
+        for value, buffer in places.items():
+            b.bind(value, buffer)
+        b.graph, b.storage = region, storage(region, {v for v, at in places.items() if at.halo or at.room})
 
     def leave() -> None:
         b.graph, b.storage, b.when, b.loops = around
@@ -52,8 +58,9 @@ def lower_regions(
 
 
 def _lower_if(
-    node: Node, b: _Builder, enter: Callable[[Graph], None], leave: Callable[[], None], lower: Callable[[Graph], None]
-) -> None:
+    node: Node, b: _Builder, enter: Callable[[Graph, Bound], None], leave: Callable[[], None],
+    lower: Callable[[Graph], None],
+) -> None:  # fmt: skip
     """The steps of both graphs one after the other, those of each on condition; of one, if that is known."""
     condition, *given = (b.read(v) for v in node.operands if v is not None)
     results = [b.result(i) for i in range(len(node.results))]
@@ -61,24 +68,20 @@ def _lower_if(
     for wanted, region in zip((True, False), node.regions, strict=True):
         if known is not None and bool(known.item()) != wanted:
             continue
-        enter(region)
-        b.when = (*b.when, (condition.buffer, wanted)) if known is None else b.when
-        for inner, view in zip(region.inputs, given, strict=True):
-            b.bind(inner, view.buffer)
         # No node of the graph makes a constant: it is copied.
         places = [
             (o, v, o not in region.constants and _is_place_of(v, o))
             for o, v in zip(region.outputs, results, strict=True)
         ]
-        for inner, view, direct in places:
-            if direct:
-                b.bind(inner, view.buffer)
+        read = ((inner, view.buffer) for inner, view in zip(region.inputs, given, strict=True))
+        enter(region, [*read, *((inner, view.buffer) for inner, view, direct in places if direct)])
+        b.when = (*b.when, (condition.buffer, wanted)) if known is None else b.when
         b.declare_counts()
         lower(region)
         b.node = node
         for inner, view, direct in places:
             if not direct:
-                b.call(MOVED, [b.read(inner)], [_as_shape(view, inner.shape)], extras=[])
+                b.call(MOVED, [b.read(inner)], [_as(view, inner.type)], extras=[])
         leave()
 
 
@@ -87,16 +90,16 @@ def _is_place_of(view: View, value: Value) -> bool:
     return view == whole(view.buffer) and value.type.is_case_of(view.buffer.type)
 
 
-def _as_shape(view: View, shape: Shape) -> View:
+def _as(view: View, type_: TensorType) -> View:
     """A whole tensor in another shape, or as one of the extents that it may have."""
-    found = view if view.shape == shape else view.reshape(shape)
+    found = view if view.shape == type_.shape else held(view.buffer, type_)
     if isinstance(found, str):
-        raise InternalError(f"{view.buffer.name} cannot be of shape {list(shape)}: {found}")
+        raise InternalError(f"{view.buffer.name} cannot be {type_}: {found}")
     return found
 
 
 def _lower_loop(
-    node: Node, op: ops.Loop, b: _Builder, enter: Callable[[Graph], None], leave: Callable[[], None],
+    node: Node, op: ops.Loop, b: _Builder, enter: Callable[[Graph, Bound], None], leave: Callable[[], None],
     lower: Callable[[Graph], None],
 ) -> None:  # fmt: skip
     (region,) = node.regions
@@ -116,10 +119,8 @@ def _lower_loop(
         op.limited, counts, b.when,
     )  # fmt: skip
 
-    enter(region)
+    enter(region, zip(region.inputs, (turn, *places, *read), strict=True))
     b.when, b.loops = (), (*b.loops, loop)
-    for inner, buffer in zip(region.inputs, (turn, *places, *read), strict=True):
-        b.bind(inner, buffer)
     for s in symbols(op.this_turn):
         if b.module.counts.setdefault(s.name, turn) is not turn:
             raise InternalError(f"{node.where}: two loops count their turns as {s.name}")
@@ -140,7 +141,7 @@ def _copy_back(b: _Builder, places: Sequence[Buffer], results: Sequence[View]) -
     """The carried values whose places are not those of the results."""
     for place, result in zip(places, results, strict=False):
         if result.buffer is not place:
-            b.call(MOVED, [_as_shape(whole(place), result.shape)], [result], op=TURN, extras=[])
+            b.call(MOVED, [whole(place)], [result], op=TURN, extras=[])
 
 
 def _row(stack: View, axis: int, at: int) -> View:

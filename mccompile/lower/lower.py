@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import field, replace
 
 import numpy as np
@@ -20,7 +20,7 @@ from mccompile.ir.scalar import Array
 from mccompile.ir.state import room
 from mccompile.ir.turns import Loop
 from mccompile.ir.types import DType, Shape, TensorType, dtype_of, row_major
-from mccompile.ir.views import Buffer, Halo, View, whole
+from mccompile.ir.views import Buffer, Halo, View, held, whole
 from mccompile.kernels.registry import variant
 from mccompile.kernels.variant import Demand, Packing
 from mccompile.kernels.views.collapse import collapse
@@ -142,13 +142,13 @@ class _Builder:
     def read(self, value: Value) -> View:
         if value in self.graph.constants:
             return self.packed(value, _AsIs())
-        view = whole(self._declare(value))
-        if view.shape == value.shape:
-            return view
-        reshaped = view.reshape(value.shape)
-        if isinstance(reshaped, str):
-            raise InternalError(f"%{value.name} is no view of its root: {reshaped}")
-        return reshaped
+        return self._view(value)
+
+    def _view(self, value: Value) -> View:
+        view = held(self._declare(value), value.type)
+        if isinstance(view, str):
+            raise InternalError(f"%{value.name} is no view of its root: {view}")
+        return view
 
     def is_constant(self, value: Value) -> bool:
         return value in self.graph.constants
@@ -180,12 +180,7 @@ class _Builder:
         return whole(copy)
 
     def result(self, index: int) -> View:
-        value = self.node.results[index]
-        view = whole(self._declare(value))
-        reshaped = view if value.shape == view.shape else view.reshape(value.shape)
-        if isinstance(reshaped, str):
-            raise InternalError(f"%{value.name} is no view of its root: {reshaped}")
-        return reshaped
+        return self._view(self.node.results[index])
 
     def packed(self, value: Value, how: Packing) -> View:
         key = (value, how)
@@ -395,8 +390,8 @@ Choices = Mapping[Graph, Mapping[Node, Choice]]
 """The kernels of a graph and of those inside of it."""
 
 
-def _storage(graph: Graph, choices: Mapping[Node, Choice]) -> Storage:
-    return assign_storage(graph, {n: c.offer.demands for n, c in choices.items()})
+def _storage(graph: Graph, choices: Mapping[Node, Choice], gaps: Set[Value] = frozenset()) -> Storage:
+    return assign_storage(graph, {n: c.offer.demands for n, c in choices.items()}, gaps)
 
 
 def _lower_nodes(graph: Graph, chosen: Choices, b: _Builder) -> None:
@@ -406,8 +401,7 @@ def _lower_nodes(graph: Graph, chosen: Choices, b: _Builder) -> None:
         if is_empty(node):
             continue
         if node.regions:
-            stored, lowered = (lambda g: _storage(g, chosen[g])), (lambda g: _lower_nodes(g, chosen, b))
-            lower_regions(node, b, stored, lowered)
+            lower_regions(node, b, lambda g, gaps: _storage(g, chosen[g], gaps), lambda g: _lower_nodes(g, chosen, b))
         elif found is not None:
             start = len(b.steps)
             found.variant.lower(node, found.offer, b)

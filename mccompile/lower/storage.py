@@ -19,7 +19,7 @@ Were y an output, both would have a place of their own, and the reshape be a cop
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import field
 
 from mccompile._dataclass import dataclass
@@ -45,15 +45,18 @@ class Storage:
         return self.root.get(value, value)
 
 
-def assign_storage(graph: Graph, demands: Mapping[Node, tuple[Demand, ...]]) -> Storage:
-    """Reshapes share their operand's buffer unless both ends are fixed (inputs, outputs, constants).
+def assign_storage(
+    graph: Graph, demands: Mapping[Node, tuple[Demand, ...]], gaps: Set[Value] = frozenset()
+) -> Storage:
+    """Reshapes share their operand's buffer unless both ends are fixed (inputs, outputs, constants), or one is among
+    ``gaps``: values of a graph inside of a node that lie in a buffer of the graph around, with gaps between rows.
 
     Halos are granted to values that are neither fixed nor seen through a reshape, nor wanted row by row; where two
     readers want different fills, the first one gets its way and the others copy.
     """
     storage = Storage()
     fixed = set(graph.inputs) | set(graph.outputs)
-    apart = {v for pair in graph.state_values() if room(pair[0].type, pair[1].type) for v in pair}
+    apart = {v for pair in graph.state_values() if room(pair[0].type, pair[1].type) for v in pair} | gaps
     group: dict[Value, list[Value]] = {}
     for node in graph.nodes:
         if node.op.name != "reshape" or node.operands[0] is None or node.operands[0] in graph.constants:
@@ -70,7 +73,7 @@ def assign_storage(graph: Graph, demands: Mapping[Node, tuple[Demand, ...]]) -> 
         if len(members) > 1:
             root = next((m for m in members if m in fixed), members[0])
             storage.root.update(dict.fromkeys(members, root))
-    rows = {v for n in graph.nodes if n.op.wants_rows for v in (*n.operands, *n.results)}
+    rows = {v for n in graph.nodes if _wants_rows(n) for v in (*n.operands, *n.results)}
     for node, wanted in demands.items():
         for demand in wanted:
             value = node.operands[demand.operand]
@@ -84,6 +87,11 @@ def assign_storage(graph: Graph, demands: Mapping[Node, tuple[Demand, ...]]) -> 
             if have is None or have.fill == demand.fill:
                 storage.halo[value] = demand if have is None else _join(have, demand)
     return storage
+
+
+def _wants_rows(node: Node) -> bool:
+    """Whether a node, or one in the graphs inside of it, wants what it reads and writes row by row."""
+    return node.op.wants_rows or any(_wants_rows(inner) for region in node.regions for inner in region.nodes)
 
 
 def _join(a: Demand, b: Demand) -> Demand:

@@ -19,8 +19,10 @@ TOLERANCE = 5e-6
 class Net:
     """A network under construction: inputs, weights of a seeded generator, nodes that return their result's name."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, inside: str = "") -> None:
         self.rng = np.random.default_rng(seed)
+        self.inside = inside
+        self.graphs = 0
         self.nodes: list[onnx.NodeProto] = []
         self.weights: list[onnx.TensorProto] = []
         self.inputs: list[onnx.ValueInfoProto] = []
@@ -31,7 +33,7 @@ class Net:
         return name
 
     def constant(self, array: Array) -> str:
-        name = f"w{len(self.weights)}"
+        name = f"{self.inside}w{len(self.weights)}"
         self.weights.append(numpy_helper.from_array(array, name))
         return name
 
@@ -42,7 +44,7 @@ class Net:
         return self.constant(np.array(values, dtype=np.int64))
 
     def __call__(self, op: str, *inputs: str, **attrs: Any) -> str:
-        name = f"t{len(self.nodes)}"
+        name = f"{self.inside}t{len(self.nodes)}"
         self.nodes.append(helper.make_node(op, list(inputs), [name], f"n{len(self.nodes)}", **attrs))
         return name
 
@@ -55,6 +57,15 @@ class Net:
     def conv(self, x: str, shape: Sequence[int], **attrs: Any) -> str:
         """A convolution with weights of ``shape`` and a bias."""
         return self("Conv", x, self.weight(*shape), self.weight(shape[0]), **attrs)
+
+    def graph(self, build: Callable[[Net], Sequence[str]], *inputs: onnx.ValueInfoProto) -> onnx.GraphProto:
+        """A graph inside of a node, whose names begin with one of its own; its last result is a float tensor."""
+        self.graphs += 1
+        inner = Net(len(self.nodes), f"{self.inside}g{self.graphs}.")
+        *others, last = build(inner)
+        results = [helper.make_tensor_value_info(o, TensorProto.BOOL, []) for o in others]
+        results.append(helper.make_tensor_value_info(last, TensorProto.FLOAT, None))
+        return helper.make_graph(inner.nodes, inner.inside, inputs, results, inner.weights)
 
     def model(self, *outputs: str) -> onnx.ModelProto:
         results = [helper.make_empty_tensor_value_info(o) for o in outputs]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from onnx import TensorProto, helper
 
 from tests.kernels.cases import Net, VariantCase
 
@@ -96,11 +99,66 @@ def _columns(n: Net) -> Sequence[str]:
     ]  # fmt: skip
 
 
+def _if(n: Net, x: str, then: Callable[[Net], Sequence[str]], other: Callable[[Net], Sequence[str]]) -> Sequence[str]:
+    """What one graph makes and what the other one does, whichever a condition on ``x`` chooses first."""
+    condition = n("Greater", n("ReduceSum", x, keepdims=0), n.constant(np.float32(0)))
+    return [
+        n("If", c, then_branch=n.graph(then), else_branch=n.graph(other)) for c in (condition, n("Not", condition))
+    ]
+
+
+def _reshaped_inside(n: Net) -> Sequence[str]:
+    """Graphs inside of a node see a value with a halo through reshapes, one of them in a graph of its own."""
+    x = n.input(1, 4, 6, 7)
+    r = n("Neg", x)
+
+    def rows(inner: Net) -> Sequence[str]:
+        return [inner("ReduceMax", inner("Reshape", r, inner.ints(4, 42)), axes=[0], keepdims=0)]
+
+    def columns(inner: Net) -> Sequence[str]:
+        return [inner("ReduceMax", inner("Reshape", r, inner.ints(42, 4)), axes=[1], keepdims=0)]
+
+    def nested(inner: Net) -> Sequence[str]:
+        return _if(inner, r, rows, columns)[:1]
+
+    return [n.conv(r, (3, 4, 3, 3), **SAME), *_if(n, x, rows, nested)]
+
+
+def _reshaped_out_of_branches(n: Net) -> Sequence[str]:
+    """A node's result has a halo, and the graphs inside make it by reshapes."""
+    x = n.input(4, 6)
+
+    def product(inner: Net) -> Sequence[str]:
+        return [inner("Reshape", inner("MatMul", x, inner.weight(6, 42)), inner.ints(1, 4, 6, 7))]
+
+    def constant(inner: Net) -> Sequence[str]:
+        return [inner("Reshape", inner.weight(1, 4, 42), inner.ints(1, 4, 6, 7))]
+
+    return [n.conv(y, (3, 4, 3, 3), **SAME) for y in _if(n, x, product, constant)]
+
+
+def _reshaped_in_turns(n: Net) -> Sequence[str]:
+    """What a loop carries has a halo, and a turn sees it and makes it by reshapes."""
+    x = n.input(1, 4, 6, 7)
+    given = [helper.make_tensor_value_info("number", TensorProto.INT64, [])]
+    given.append(helper.make_tensor_value_info("going", TensorProto.BOOL, []))
+    given.append(helper.make_tensor_value_info("state", TensorProto.FLOAT, [1, 4, 6, 7]))
+
+    def turn(inner: Net) -> Sequence[str]:
+        rows = inner("Reshape", "state", inner.ints(4, 42))
+        moved = inner("Sub", inner("Sin", rows), inner("ReduceMax", rows, axes=[0]))
+        return [inner("Identity", "going"), inner("Reshape", moved, inner.ints(1, 4, 6, 7))]
+
+    y = n("Loop", n.constant(np.array(300)), "", x, body=n.graph(turn, *given))
+    return [n.conv(y, (3, 4, 3, 3), **SAME)]
+
+
 HALOS = [
     VariantCase(f"halo {build.__name__}", "conv.direct", build)
     for build in (
         _two_halos, _lopsided, _read_by_all, _pools_and_convolutions, _into_halos, _chain, _reshaped, _fixed,
-        _pointwise_reads_halo, _pointwise_writes_halo, _columns,
+        _pointwise_reads_halo, _pointwise_writes_halo, _columns, _reshaped_inside, _reshaped_out_of_branches,
+        _reshaped_in_turns,
     )
 ]  # fmt: skip
 FREE = [

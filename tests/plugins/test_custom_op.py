@@ -113,6 +113,37 @@ def test_what_it_reads_and_writes_keeps_its_type(name: str, element: str, tmp_pa
     assert found.tolist() == [0, 2, 4]
 
 
+def test_graphs_inside_of_a_node_give_it_rows(tmp_path: Path) -> None:
+    """The convolutions want halos around what the function in a branch reads and writes."""
+    (tmp_path / "ramp.h").write_text(
+        "#include <stdint.h>\nstatic inline void ramp(const float *x0, const int32_t *x0_dims, float *y0, "
+        "const int32_t *y0_dims)\n{\n(void)y0_dims;\n"
+        "for (int32_t i = 0; i < x0_dims[1] * x0_dims[2]; ++i) y0[i] = x0[i] + (float)i;\n}\n"
+    )
+    (tmp_path / "ramp.py").write_text(
+        "import numpy as np\n\ndef ramp(x):\n    return x + np.arange(x.size, dtype=x.dtype).reshape(x.shape)\n"
+    )
+    plugins.add_function(f"com.acme:Ramp={tmp_path / 'ramp.h'}")
+    made = helper.make_tensor_value_info("made", TensorProto.FLOAT, [1, 4, 16])
+    then = helper.make_graph([helper.make_node("Ramp", ["a"], ["made"], domain="com.acme")], "then", [], [made])
+    other = helper.make_graph([helper.make_node("Exp", ["a"], ["made"])], "other", [], [made])
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 4, 16])
+    c = helper.make_tensor_value_info("c", TensorProto.BOOL, [])
+    results = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in ("a.y", "b.y", "d.y")]
+    nodes = [
+        helper.make_node("Neg", ["x"], ["a"]),
+        helper.make_node("If", ["c"], ["b"], then_branch=then, else_branch=other),
+        helper.make_node("Not", ["c"], ["not"]),
+        helper.make_node("If", ["not"], ["d"], then_branch=then, else_branch=other),
+        *(helper.make_node("Conv", [name, "w"], [f"{name}.y"], pads=[1, 1]) for name in "abd"),
+    ]
+    weights = onnx.numpy_helper.from_array(np.ones((2, 4, 3), np.float32), "w")
+    graph = helper.make_graph(nodes, "g", [x, c], results, [weights])
+    opsets = [helper.make_opsetid("", 20), helper.make_opsetid("com.acme", 1)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=9)
+    assert mccompile.check(model, target="native", opt_level="O0").ok
+
+
 def test_the_command_line_takes_it_too(tmp_path: Path) -> None:
     out = tmp_path / "out"
     done = spawn([model(tmp_path), "-o", out, "--custom-op", LOW_PASS, "--target", "generic", "--split-kernels"])
