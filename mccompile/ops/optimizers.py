@@ -16,6 +16,8 @@ from mccompile.ops.frontend import Import
 from mccompile.ops.registry import FrontEnd
 
 DOMAIN = "ai.onnx.preview.training"
+EPSILON = 1e-6
+"""What roots are made larger by where the node does not say it."""
 
 
 class _Step(Expansion):
@@ -49,7 +51,7 @@ def _adagrad(s: _Step, tensors: list[str], mark: str) -> list[str]:
     rate = s.apply("Div", s.cast(s.name(0), s.dtype, f"r{mark}"), decay, f"rate{mark}")
     g = s.weighted(x, n.attr("norm_coefficient", 0.0), g, f"g{mark}")
     h = s.apply("Add", h, s.apply("Mul", g, g, f"square{mark}"), f"h{mark}")
-    root = s.apply("Add", s.add("Sqrt", [h], f"root{mark}"), n.attr("epsilon", 0.0), f"size{mark}")
+    root = s.apply("Add", s.add("Sqrt", [h], f"root{mark}"), n.attr("epsilon", EPSILON), f"size{mark}")
     moved = s.apply("Div", s.apply("Mul", rate, g, f"scaled{mark}"), root, f"move{mark}")
     return [s.apply("Sub", x, moved, f"x{mark}"), h]
 
@@ -62,7 +64,7 @@ def _adam(s: _Step, tensors: list[str], mark: str) -> list[str]:
     v = s.weighted(v, alpha, s.apply("Mul", g, 1 - alpha, f"new{mark}"), f"v{mark}")
     square = s.apply("Mul", g, g, f"square{mark}")
     h = s.weighted(h, beta, s.apply("Mul", square, 1 - beta, f"spread{mark}"), f"h{mark}")
-    root = s.apply("Add", s.add("Sqrt", [h], f"root{mark}"), n.attr("epsilon", 0.0), f"size{mark}")
+    root = s.apply("Add", s.add("Sqrt", [h], f"root{mark}"), n.attr("epsilon", EPSILON), f"size{mark}")
     rate, steps = s.cast(s.name(0), s.dtype, f"r{mark}"), s.cast(s.name(1), s.dtype, f"steps{mark}")
     left = [
         s.apply("Sub", s.scalar(1.0, f"one{i}{mark}"), s.apply("Pow", s.scalar(base, f"base{i}{mark}"), steps,

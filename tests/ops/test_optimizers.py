@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
 from mccompile import backend
+from mccompile.driver import Options, import_graph
 
 DOMAIN = "ai.onnx.preview.training"
 STEPS: dict[str, tuple[int, dict[str, Any]]] = {
@@ -19,15 +22,14 @@ STEPS: dict[str, tuple[int, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("op_type", STEPS)
-@pytest.mark.parametrize("step", [0, 3])
-def test_tensors_move_as_in_the_reference(op_type: str, step: int) -> None:
-    parts, attrs = STEPS[op_type]
+def step_of(
+    op_type: str, parts: int, attrs: dict[str, Any], step: int
+) -> tuple[onnx.ModelProto, list[np.ndarray[Any, Any]]]:
+    """A step of two tensors, and its inputs."""
     rng = np.random.default_rng(step)
     shapes = [(2,), (3, 2)]
     arrays = [rng.uniform(0.1, 1, s).astype(np.float32) for _ in range(parts) for s in shapes]
-    given: list[np.ndarray] = [np.array(0.1, np.float32), np.array(step, np.int64), *arrays]
+    given: list[np.ndarray[Any, Any]] = [np.array(0.1, np.float32), np.array(step, np.int64), *arrays]
     names = [f"x{i}" for i in range(len(given))]
     outs = [f"y{i}" for i in range(2 * (parts - 1))]
     node = helper.make_node(op_type, names, outs, domain=DOMAIN, **attrs)
@@ -42,8 +44,28 @@ def test_tensors_move_as_in_the_reference(op_type: str, step: int) -> None:
         helper.make_graph([node], "g", infos, outputs),
         opset_imports=[helper.make_opsetid("", 20), helper.make_opsetid(DOMAIN, 1)],
     )
-    wanted = ReferenceEvaluator(model).run(None, dict(zip(names, given, strict=True)))
+    return model, given
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("op_type", STEPS)
+@pytest.mark.parametrize("step", [0, 3])
+def test_tensors_move_as_in_the_reference(op_type: str, step: int) -> None:
+    model, given = step_of(op_type, *STEPS[op_type], step)
+    wanted = ReferenceEvaluator(model).run(None, {f"x{i}": a for i, a in enumerate(given)})
     for mine, theirs in zip(backend.run_model(model, given, target="generic"), wanted, strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-5)
+
+
+@pytest.mark.parametrize("op_type", ["Adagrad", "Adam"])
+def test_attributes_have_the_defaults_of_the_operator(op_type: str, tmp_path: Path) -> None:
+    """Gradients, and what is remembered of their squares, are small: most of the divisor is ``epsilon``."""
+    model, given = step_of(op_type, STEPS[op_type][0], {}, 0)
+    sizes = dict.fromkeys((4, 5), 1e-07) | dict.fromkeys((len(given) - 2, len(given) - 1), 1e-14)
+    inputs = {f"x{i}": a * np.asarray(sizes.get(i, 1), a.dtype) for i, a in enumerate(given)}
+    onnx.save(model, tmp_path / "m.onnx")
+    got = import_graph(tmp_path / "m.onnx", Options(target="generic")).graph.evaluate(inputs)
+    for mine, theirs in zip(got.values(), ReferenceEvaluator(model).run(None, inputs), strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=1e-5)
 
 
