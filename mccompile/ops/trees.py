@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from mccompile.ops.forest import (
     pack,
 )
 from mccompile.ops.frontend import Import
+from mccompile.ops.gather import Gather
 from mccompile.ops.ml_common import (
     DOMAIN,
     TRANSFORMS,
@@ -257,14 +258,18 @@ def _sample_classifier(d: Draw) -> Case:
     attrs["post_transform"] = d.choice(["NONE", "LOGISTIC"])
     if classes > 2 and d.bool():
         attrs["base_values"] = [0.25 * i for i in range(classes)]
+    elif classes > 2 and d.bool():  # no leaf scores the first one
+        attrs["class_ids"] = [i + 1 for i in attrs["class_ids"]]
+        attrs["class_weights"] = [w - 0.75 for w in attrs["class_weights"]]
+        attrs["classlabels_int64s"].insert(0, -7)
     return Case([x], attrs, outputs=2)
 
 
 @onnx_op("TreeEnsembleClassifier", domain=DOMAIN, sample=_sample_classifier, tolerance={"f32": 2e-6},
          without_effect=("nodes_hitrates", "nodes_hitrates_as_tensor"))  # fmt: skip
 def import_tree_classifier(n: Import) -> None:
-    """The label of the largest score, and all scores. Where two classes have scores of one alone, that of the other
-    follows from it."""
+    """The label of the largest score, and all scores; a class that no leaf scores is not chosen. Where two classes
+    have scores of one alone, that of the other follows from it."""
     labels = class_labels(n, "classlabels_int64s", "classlabels_strings")
     forest, base = _numbered(n, "class"), _floats(n, "base_values")
     transform = n.attr("post_transform", "NONE")
@@ -275,11 +280,15 @@ def import_tree_classifier(n: Import) -> None:
         return
     if base.size not in (0, labels.size):
         raise n.error(f"{base.size} base values for {labels.size} classes")
-    if not base.size and min((w for _, w in given), default=0) < 0 and not _always(forest, ids):
-        raise n.error("some leaves have no score for a class, and scores may be negative", "give base values")
+    if not base.size and not _always(forest, ids) and not _is_positive(forest):
+        raise n.error("some leaves have no score for a class, and scores may not be positive", "give base values")
     scores = _with_base(n, _scores(n, forest, labels.size, "SUM"), base)
-    best = n.inner(ArgReduce("max", 1), [scores], "best")
-    emit_labels(n, n.reshape(best, (scores.shape[0],), "place"), labels)
+    chosen, names = scores, labels
+    if not base.size and 0 < len(ids) < labels.size:
+        scored = np.array(sorted(ids))
+        chosen, names = n.inner(Gather(1), [scores, n.constant("scored", scored)], "chosen"), labels[scored]
+    best = n.inner(ArgReduce("max", 1), [chosen], "best")
+    emit_labels(n, n.reshape(best, (scores.shape[0],), "place"), names)
     if len(n.outputs) > 1:
         n.bind(1, post_transformed(n, scores, transform))
 
@@ -290,14 +299,26 @@ def _always(forest: Forest, ids: set[int]) -> bool:
 
 
 def _gives(forest: Forest, root: int, target: int) -> bool:
+    return all(any(t == target for t, _ in leaf) for leaf in _leaves(forest, root))
+
+
+def _is_positive(forest: Forest) -> bool:
+    """Whether the largest score of every row is more than 0, which a class without a score has: no weight is less,
+    and some tree gives more in all of its leaves."""
+    least = min((w for node in forest.nodes if isinstance(node, tuple) for _, w in node), default=0.0)
+    return least >= 0 and any(
+        all(any(w > 0 for _, w in leaf) for leaf in _leaves(forest, root)) for root in forest.roots
+    )
+
+
+def _leaves(forest: Forest, root: int) -> Iterator[Weights]:
     waiting = [root]
     while waiting:
         node = forest.nodes[waiting.pop()]
         if isinstance(node, Split):
             waiting += [node.holds, node.fails]
-        elif all(t != target for t, _ in node):
-            return False
-    return True
+        else:
+            yield node
 
 
 def _binary(

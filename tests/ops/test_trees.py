@@ -43,17 +43,42 @@ def test_trees_with_sets(tmp_path: Path) -> None:
 
 def test_of_two_classes_with_scores_the_larger_counts(tmp_path: Path) -> None:
     """onnxruntime answers 1 where the second score is positive."""
-    tree = {
-        "nodes_treeids": [0, 0, 0], "nodes_nodeids": [0, 1, 2], "nodes_featureids": [0, 0, 0],
-        "nodes_modes": ["BRANCH_LEQ", "LEAF", "LEAF"], "nodes_values": [0.0, 0.0, 0.0],
-        "nodes_truenodeids": [1, 0, 0], "nodes_falsenodeids": [2, 0, 0], "class_treeids": [0, 0, 0, 0],
-        "class_nodeids": [1, 1, 2, 2], "class_ids": [0, 1, 0, 1], "class_weights": [0.75, 0.25, 0.5, 1.0],
-        "classlabels_int64s": [5, 7],
-    }  # fmt: skip
+    tree = _stump([0, 1, 0, 1], [0.75, 0.25, 0.5, 1.0]) | {"classlabels_int64s": [5, 7]}
     x = np.array([[-1], [1]], np.float32)
     got = evaluated(tmp_path, "TreeEnsembleClassifier", [x], domain=ML, version=3, outputs=2, **tree)
     np.testing.assert_array_equal(got[0], [5, 7])
     np.testing.assert_array_equal(got[1], [[0.75, 0.25], [0.5, 1.0]])
+
+
+@pytest.mark.parametrize(("scored", "weights"), [
+    ([0, 2], [-1.0, -2.0, -4.0, -3.0]), ([1], [-1.0, -3.0]), ([2, 1], [-2.0, 0.0, -2.0, -2.0]), ([1, 2], [0.0] * 4),
+])  # fmt: skip
+def test_classes_that_no_leaf_scores_are_not_chosen(tmp_path: Path, scored: list[int], weights: list[float]) -> None:
+    tree = _stump([*scored, *scored], weights)
+    for labels in ({"classlabels_int64s": [5, 7, 9]}, {"classlabels_int64s": [0, 1, 2]}):
+        x = np.array([[-1], [1]], np.float32)
+        _as_onnxruntime(tmp_path, "TreeEnsembleClassifier", x, version=3, outputs=2, **tree, **labels)
+
+
+def test_classes_that_some_leaves_score_are_refused_where_none_may_be_positive(tmp_path: Path) -> None:
+    x = np.array([[-1], [1]], np.float32)
+    tree = _stump([0, 1], [0.25, 0.5]) | {"classlabels_int64s": [5, 7, 9]}
+    _as_onnxruntime(tmp_path, "TreeEnsembleClassifier", x, version=3, outputs=2, **tree)
+    for weights in ([0.25, 0.0], [-1.0, 0.5]):
+        tree["class_weights"] = weights
+        with pytest.raises(CompileError, match="some leaves have no score for a class"):
+            _as_onnxruntime(tmp_path, "TreeEnsembleClassifier", x, version=3, outputs=2, **tree)
+
+
+def _stump(ids: list[int], weights: list[float]) -> dict[str, Any]:
+    """x0 <= 0: half of the weights are of the one leaf, half of the other."""
+    half = len(ids) // 2
+    return {
+        "nodes_treeids": [0, 0, 0], "nodes_nodeids": [0, 1, 2], "nodes_featureids": [0, 0, 0],
+        "nodes_modes": ["BRANCH_LEQ", "LEAF", "LEAF"], "nodes_values": [0.0, 0.0, 0.0],
+        "nodes_truenodeids": [1, 0, 0], "nodes_falsenodeids": [2, 0, 0], "class_treeids": [0] * len(ids),
+        "class_nodeids": [1] * half + [2] * half, "class_ids": ids, "class_weights": weights,
+    }  # fmt: skip
 
 
 def _as_onnxruntime(tmp_path: Path, op: str, x: np.ndarray[Any, Any], version: int = 1, **attrs: Any) -> None:
