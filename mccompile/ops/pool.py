@@ -184,7 +184,11 @@ def sample_pool(d: Draw) -> Case:
         "kernel_shape": kernel, "strides": d.shape(rank, 1, 3), "ceil_mode": d.int(0, 1),
         "pads": tuple(d.int(0, k - 1) for k in kernel * 2),
     }  # fmt: skip
-    return Case([d.array((d.int(1, 2), d.int(1, 3), *d.shape(rank, 4, 8)))], attrs)
+    spatial = d.shape(rank, 4, 8)
+    if attrs["ceil_mode"] and d.int(0, 3) == 0:  # smaller than a window
+        attrs |= {"strides": kernel, "pads": (0,) * (2 * rank)}
+        spatial = d.shape(rank, 1, 2)
+    return Case([d.array((d.int(1, 2), d.int(1, 3), *spatial))], attrs)
 
 
 def _sample_average(d: Draw) -> Case:

@@ -22,8 +22,8 @@ class Window:
     pads: tuple[int, ...]
 
     def output(self, spatial: Shape, ceil: bool = False, of_run: bool = False) -> Shape:
-        """Output extents. With ``ceil``, a last window that would start in the end padding is dropped. ``of_run``:
-        extents of arrays, which are none of what is none in a run."""
+        """Output extents. With ``ceil``, a last window reaches beyond the end padding by less than a stride; one that
+        would start in it is dropped. ``of_run``: extents of arrays, which are none of what is none in a run."""
         n = len(spatial)
         if (len(self.kernel), len(self.strides), len(self.dilations), len(self.pads)) != (n, n, n, 2 * n):
             raise TypeRuleError(f"kernel, strides, dilations or pads are not those of {n} spatial axes")
@@ -41,8 +41,9 @@ class Window:
             free = spatial[i] + self.pads[i] + self.pads[n + i] - reach
             # Of an extent that varies some values may leave room for no window, such as a count of 0.
             may_be_none = isinstance(free, Dim) or (of_run and spatial[i] == 0)
-            least = -self.strides[i] if may_be_none and not ceil else 0
-            if span(free)[0] < least:
+            none = self.strides[i] if may_be_none else 0
+            least = 1 - self.strides[i] if ceil else 0  # the first window may reach beyond the end
+            if span(free)[0] < least - none:
                 always = f", where {ranges(free)}: begin the range higher" if isinstance(free, Dim) else ""
                 raise TypeRuleError(f"a window of {reach} does not fit in axis {i} of {spatial[i]}, padded{always}")
             step = self.strides[i]

@@ -32,6 +32,33 @@ def test_same_pads_of_two_axes(kernel: int, stride: int, auto_pad: str, tmp_path
     compare(model, tmp_path, feeds, 2e-5, 2e-5, target="generic", dims={"n": "1..500", "m": "1..300"})
 
 
+SMALL: list[tuple[str, dict[str, object]]] = [
+    ("MaxPool", {"kernel_shape": [2, 2], "strides": [2, 2]}),
+    ("MaxPool", {"kernel_shape": [3, 2], "strides": [3, 4], "dilations": [1, 2], "pads": [1, 0, 0, 0]}),
+    ("AveragePool", {"kernel_shape": [3, 3], "strides": [3, 4], "count_include_pad": 1, "pads": [1, 0, 0, 1]}),
+    ("AveragePool", {"kernel_shape": [2, 3], "strides": [2, 3], "auto_pad": "VALID"}),
+    ("LpPool", {"kernel_shape": [2, 2], "strides": [2, 2], "p": 1}),
+]
+
+
+@pytest.mark.parametrize("extents", [(1, 1), (2, 1), ("n", "m")])
+@pytest.mark.parametrize(("op", "attrs"), SMALL)
+def test_windows_larger_than_the_image_by_less_than_a_stride(
+    op: str, attrs: dict[str, object], extents: tuple[int | str, ...], tmp_path: Path
+) -> None:
+    graph = helper.make_graph(
+        [helper.make_node(op, ["x"], ["y"], ceil_mode=1, **attrs)], "g",
+        [helper.make_tensor_value_info("x", F32, [1, 3, *extents])],
+        [helper.make_tensor_value_info("y", F32, None)],
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9)
+    rng = np.random.default_rng(0)
+    sizes = EXTENTS if "n" in extents else [extents]
+    feeds = [{"x": rng.standard_normal((1, 3, *s)).astype(np.float32)} for s in sizes]
+    dims = {"n": "1..50", "m": "1..40"} if "n" in extents else {}
+    compare(model, tmp_path, feeds, 1e-6, 1e-6, target="generic", dims=dims)
+
+
 @pytest.mark.parametrize("stride", [1, 2])
 def test_images_of_two_extents(stride: int, tmp_path: Path) -> None:
     nodes = [
