@@ -26,7 +26,6 @@ from mccompile.importer.choices import together
 from mccompile.importer.convert import convert
 from mccompile.importer.dim_values import listed
 from mccompile.importer.draws import Draws
-from mccompile.importer.narrow import HELD_IN
 from mccompile.importer.outline import outline
 from mccompile.importer.prepare import Prepared, prepare
 from mccompile.interface.interface import make_interface
@@ -39,6 +38,7 @@ from mccompile.ir.limits import limited
 from mccompile.kernel_passes.share_code import share_modules
 from mccompile.kernels.model.arithmetic import float_arithmetic
 from mccompile.onnxio import OnnxModel, read_model
+from mccompile.ops.held import HELD_IN
 from mccompile.passes.analysis.weight_forms import EVERY, named
 from mccompile.passes.manager import exact_only, run_passes, with_plugins
 from mccompile.passes.pipeline import PIPELINES

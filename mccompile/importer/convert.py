@@ -10,7 +10,6 @@ import numpy as np
 
 from mccompile.importer.bounded import require_value
 from mccompile.importer.empty import without_empty_operands
-from mccompile.importer.narrow import HELD_IN
 from mccompile.importer.nodes import Converter
 from mccompile.importer.outputs import bind_outputs, keep_names, ports
 from mccompile.importer.ports import packed, port_type, unpacked
@@ -24,6 +23,7 @@ from mccompile.ir.limits import sketched
 from mccompile.ir.names import Names
 from mccompile.ir.types import DTYPES, TensorType
 from mccompile.onnxio import OnnxValue
+from mccompile.ops.held import HELD_IN
 from mccompile.ops.stated import Stated
 from mccompile.ops.text import TEXT_BYTES
 

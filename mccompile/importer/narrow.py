@@ -21,18 +21,13 @@ from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Value
 from mccompile.ir.jumps import jumps
 from mccompile.ir.types import F32
-from mccompile.onnxio import OnnxNode, dtype_of_array, numpy_dtype, type_variables
+from mccompile.onnxio import OnnxNode, numpy_dtype, type_variables
 from mccompile.ops.frontend import Import
+from mccompile.ops.held import HELD_IN
 from mccompile.ops.map import Map
-from mccompile.ops.narrow_floats import NARROW_FLOATS, rounded
+from mccompile.ops.narrow_floats import rounded
 from mccompile.ops.registry import front_ends
-from mccompile.ops.text import TEXT, encoded
-
-HELD_IN = {
-    "i4": "int8", "u4": "uint8", "i2": "int8", "u2": "uint8",
-    **dict.fromkeys(NARROW_FLOATS, "float32"), "string": "uint8",
-}  # fmt: skip
-"""The type of files, and that which holds its values exactly."""
+from mccompile.ops.text import TEXT
 
 _MOVES = ("Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
 """Operators whose result has the type of input 0, and its elements."""
@@ -74,14 +69,6 @@ def depends_on_narrow(node: OnnxNode, inputs: Sequence[Known | None], narrow: Ma
 def as_computed(array: np.ndarray, kind: str) -> np.ndarray:
     """What was evaluated of constants in the type that holds them, rounded to the narrow one that it has, if any."""
     return array.astype(numpy_dtype(kind)).astype(HELD_IN[kind]) if kind in _COMPUTED else array
-
-
-def held(array: np.ndarray) -> tuple[np.ndarray, str]:
-    """An array in a type that the IR may have, and the name of its own type if that was narrower, else ""."""
-    dtype = dtype_of_array(array)
-    if dtype == "string":
-        return encoded(array), dtype
-    return (array.astype(HELD_IN[dtype]), dtype) if dtype in HELD_IN else (array, "")
 
 
 def require_readable(node: OnnxNode, inputs: Sequence[Known | None], narrow: Mapping[Value, str]) -> None:

@@ -18,11 +18,9 @@ from mccompile.importer.element_types import require_types
 from mccompile.importer.extents import Numbers, Ratios, asked, cast_to, combined, computed, ratios, supposed, written
 from mccompile.importer.fold import fold_node, grows_much, stand_in
 from mccompile.importer.narrow import (
-    HELD_IN,
     as_computed,
     asks_shape,
     depends_on_narrow,
-    held,
     reads_text,
     require_readable,
     result_types,
@@ -58,6 +56,7 @@ from mccompile.onnxio import (
 )
 from mccompile.ops.extents import Extents, holds
 from mccompile.ops.frontend import Import
+from mccompile.ops.held import HELD_IN, held
 from mccompile.ops.registry import front_ends, run_time_forms
 from mccompile.ops.reshape import Reshape
 from mccompile.ops.run_time import RunTime

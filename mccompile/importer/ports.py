@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from mccompile.importer.narrow import HELD_IN
 from mccompile.ir import expr as ex
 from mccompile.ir.dims import varies
 from mccompile.ir.errors import CompileError
@@ -20,6 +19,7 @@ from mccompile.ir.graph import Graph, Value
 from mccompile.ir.types import U8, U16, TensorType
 from mccompile.onnxio import dtype_bits
 from mccompile.ops.concat import Concat
+from mccompile.ops.held import HELD_IN
 from mccompile.ops.map import Map
 from mccompile.ops.narrow_floats import NARROW_FLOATS
 from mccompile.ops.narrow_floats import bits as float_bits

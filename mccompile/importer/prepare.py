@@ -15,7 +15,6 @@ from mccompile.importer.draws import Draws
 from mccompile.importer.fixed import Fixed, fix_inputs
 from mccompile.importer.interface import spread_inputs
 from mccompile.importer.labels import Legend, as_tensors
-from mccompile.importer.narrow import HELD_IN
 from mccompile.importer.scopes import (
     lift_constants,
     name_nodes,
@@ -25,6 +24,7 @@ from mccompile.importer.scopes import (
 )
 from mccompile.ir.errors import CompileError
 from mccompile.onnxio import OnnxGraph, OnnxModel, OnnxValue, dtype_bits, infer_types, value_names
+from mccompile.ops.held import HELD_IN
 from mccompile.ops.stated import Shape
 
 _NOT_ACCEPTED = ("sequence", "optional", "map", "sparse", "opaque", "c64", "c128")

@@ -6,21 +6,19 @@ counts rows, up to what ``--bound rows=N`` says, and ends the program where the 
 
 from __future__ import annotations
 
-import numpy as np
-
 from mccompile.ir.dims import varies
 from mccompile.ops.elements import Elements, any_of
 from mccompile.ops.expand import Expand
 from mccompile.ops.frontend import Import
 from mccompile.ops.run_time import RunTime
+from mccompile.ops.shape_sources import repeated_element
 from mccompile.ops.tile import Tile
 
 
 def import_constant_of_shape(n: Import) -> None:
-    e, value = Elements(n), n.attr("value")
+    e = Elements(n)
     shape = tuple(e.result(a, g) for a, g in enumerate(e.of(0, "shape")))
-    element = np.zeros(1, np.float32) if value is None else np.asarray(value)
-    n.emit(Expand(shape), [n.constant("element", element.reshape((1,) * len(shape)))])
+    n.emit(Expand(shape), [repeated_element(n, len(shape))])
 
 
 def import_expand(n: Import) -> None:

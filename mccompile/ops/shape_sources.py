@@ -8,11 +8,13 @@ import numpy as np
 
 from mccompile.ir import expr as ex
 from mccompile.ir.dims import UndecidedError, bound, maximum
+from mccompile.ir.graph import Value
 from mccompile.ir.types import DTYPES, I32
 from mccompile.onnxio import dtype_name
 from mccompile.ops.expand import Expand
 from mccompile.ops.folding import UNBOUNDED, Arrays, Attributes, Folding, present, product_bytes, shaped_bytes
 from mccompile.ops.frontend import Import
+from mccompile.ops.held import held
 from mccompile.ops.iota import Iota
 from mccompile.ops.map import Map
 from mccompile.ops.registry import onnx_op
@@ -42,9 +44,14 @@ def import_size(n: Import) -> None:
 def import_constant_of_shape(n: Import) -> None:
     """One element, repeated where it is read: the importer folds what is small."""
     shape = n.ints(0, "shape")
+    n.emit(Expand(shape), [repeated_element(n, len(shape))])
+
+
+def repeated_element(n: Import, rank: int) -> Value:
+    """What ConstantOfShape repeats, as a tensor of ``rank`` axes."""
     value = n.attr("value")
-    element = np.zeros(1, np.float32) if value is None else np.asarray(value)
-    n.emit(Expand(shape), [n.constant("element", element.reshape((1,) * len(shape)))])
+    element, n.narrow_result = held(np.zeros(1, np.float32) if value is None else np.asarray(value))
+    return n.constant("element", element.reshape((1,) * rank))
 
 
 def _range_bytes(attrs: Attributes, arrays: Arrays) -> int:

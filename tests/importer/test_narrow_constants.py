@@ -71,3 +71,32 @@ def test_eyes_of_bfloat16(given: int, stated: int, made: int, tmp_path: Path) ->
     one = 0x3F80 if made == TensorProto.BFLOAT16 else 1  # the bits
     np.testing.assert_array_equal(got, one * np.eye(2, 3))
     assert got.dtype == (np.uint16 if made == TensorProto.BFLOAT16 else np.float32)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "element"),
+    [(TensorProto.BFLOAT16, 1.5), (TensorProto.FLOAT8E5M2, -0.75), (TensorProto.INT4, -3), (TensorProto.FLOAT, 0.1)],
+)
+@pytest.mark.parametrize("extents", ["known", "of an input", "computed"])
+def test_elements_that_are_repeated(dtype: int, element: float, extents: str, tmp_path: Path) -> None:
+    """Where there are many, or as many as a run says, one is kept."""
+    nodes = [
+        helper.make_node("ConstantOfShape", ["s"], ["c"], value=helper.make_tensor("v", dtype, [1], [element])),
+        helper.make_node("Cast", ["c"], ["y"], to=FLOAT),
+    ]
+    shape = [1200, 1100] if extents == "known" else [3, 2]
+    ports = [helper.make_tensor_value_info("s", TensorProto.INT64, [2])]
+    options: dict[str, object] = {"constants": {"s": np.array(shape)}}
+    given: dict[str, object] = {}
+    if extents == "of an input":
+        nodes.insert(0, helper.make_node("Shape", ["x"], ["s"]))
+        ports = [helper.make_tensor_value_info("x", FLOAT, ["n", 2])]
+        options, given = {"dims": {"n": "1..4"}}, {"x": np.zeros(shape, np.float32)}
+    elif extents == "computed":
+        options, given = {"bounds": {"m": 5}}, {"s": np.array(shape)}
+    result = helper.make_tensor_value_info("y", FLOAT, ["m", 2] if extents != "known" else shape)
+    graph = helper.make_graph(nodes, "g", ports, [result])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    mccompile.compile(model, tmp_path / "out", target="generic", **options)
+    (got,) = mccompile.load(tmp_path / "out").run(**given).values()
+    np.testing.assert_array_equal(got, np.full(shape, element, np.float32))
