@@ -56,7 +56,8 @@ class Pad(Movement):
         if len(self.pads) != 2 * x.rank or any(span(p)[0] < 0 for p in self.pads):
             raise TypeRuleError(f"pads {list(self.pads)} do not fit {x}")
         axes = list(zip(begin, end, x.shape, strict=True))
-        if self.mode == "reflect" and any(max(b, e) >= span(d)[0] for b, e, d in axes if b or e):
+        wide = [span(p - d)[1] >= 0 for *around, d in axes for p in around if p]  # each by itself, in all runs
+        if self.mode == "reflect" and any(wide):
             raise TypeRuleError(f"reflection by {list(self.pads)} is wider than {x}")
         if self.mode in ("edge", "wrap") and any(span(d)[0] < 1 for b, e, d in axes if b or e):
             raise TypeRuleError(f"{x} may have no element to be repeated around it")

@@ -10,9 +10,11 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import mccompile
+from mccompile.ir.dims import symbol
 from mccompile.ir.op import TypeRuleError
 from mccompile.ir.types import F32, TensorType
 from mccompile.ops.pad import MOST_STRETCHES, Pad
+from tests.support.runs import compare
 
 CASES = {
     "many turns": ("wrap", (2, 3), (1000, 0, 7, 1)),
@@ -39,6 +41,36 @@ def test_stretches(mode: str, shape: tuple[int, ...], pads: tuple[int, ...], tmp
     (got,) = mccompile.load(tmp_path / "out").run({"x": x}).values()
     around = list(zip(pads[: x.ndim], pads[x.ndim :], strict=True))
     np.testing.assert_array_equal(got, np.pad(x, around, mode=mode))  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize(("op", "by", "behind"), [("Div", 2, "part"), ("Sub", 1, "none"), ("Sub", 1, "part")])
+def test_reflections_by_parts_of_an_axis_of_the_run(op: str, by: int, behind: str, tmp_path: Path) -> None:
+    """They are narrower than the axis in each run, though not all of them than the least extent."""
+    constants = {"by": [by, by], "none": [0, 0]}
+    nodes = [
+        helper.make_node("Shape", ["x"], ["shape"]),
+        helper.make_node(op, ["shape", "by"], ["part"]),
+        helper.make_node("Concat", ["part", behind], ["p"], axis=0),
+        helper.make_node("Pad", ["x", "p"], ["y"], mode="reflect"),
+    ]
+    graph = helper.make_graph(
+        nodes, "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", "m"])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(np.array(v), k) for k, v in constants.items()],
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9)
+    feeds = [{"x": np.arange(np.prod(s), dtype=np.float32).reshape(s)} for s in ((1, 1), (2, 3), (6, 7))]
+    compare(model, tmp_path, feeds, 0, 0, target="generic", dims={"n": "1..6", "m": "1..7"})
+
+
+def test_a_reflection_by_the_whole_axis_is_refused() -> None:
+    n = symbol("n", 1, 9)
+    for pads in ((n - 1, 0), (0, n // 2), (n // 2, n - 1)):
+        Pad(pads, "reflect").infer(TensorType(F32, (n,)))
+    for pads in ((n, 0), (0, n - n // 2), (n - 1, 1)):
+        with pytest.raises(TypeRuleError, match="is wider than"):
+            Pad(pads, "reflect").infer(TensorType(F32, (n,)))
 
 
 def test_text_that_asks_for_more_is_refused() -> None:
