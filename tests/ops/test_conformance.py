@@ -61,6 +61,24 @@ def test_windows_with_gaps_are_not_padded(op: str, auto_pad: str, tmp_path: Path
     np.testing.assert_allclose(got.ravel(), [1, 5])
 
 
+@pytest.mark.parametrize("op", ["LpPool", "MaxPool", "AveragePool"])
+def test_windows_of_valid_elements_may_reach_beyond_the_end(op: str, tmp_path: Path) -> None:
+    x = np.array([[[1, 2, 4, 8, 16, 32]]], np.float32)
+    attrs = {"kernel_shape": [3], "strides": [2], "auto_pad": "VALID", "ceil_mode": 1}
+    if op == "LpPool":
+        attrs["p"] = 1
+    (got,) = answers(tmp_path, [N(op, ["x"], ["y"], **attrs)], {"x": x}, "generic", "O2").values()
+    want = {"LpPool": [7, 28, 48], "MaxPool": [4, 16, 32], "AveragePool": [7 / 3, 28 / 3, 24]}
+    np.testing.assert_allclose(got.ravel(), want[op], rtol=1e-6)
+
+
+@pytest.mark.parametrize(("element", "places"), [(0, []), (2, [0])])
+def test_a_scalar_that_is_not_zero_is_one_element(element: float, places: list[int], tmp_path: Path) -> None:
+    x = np.array(element, np.float32)
+    (got,) = answers(tmp_path, [N("NonZero", ["x"], ["y"])], {"x": x}, "generic", "O2").values()
+    assert got.tolist() == [places]
+
+
 def test_clip_without_a_limit_leaves_infinities(tmp_path: Path) -> None:
     x = np.array([np.inf, -np.inf, 2, -2], np.float32)
     nodes = [N("Clip", ["x", "one"], ["above"]), N("Clip", ["x", "", "one"], ["below"])]
