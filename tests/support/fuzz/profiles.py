@@ -9,7 +9,7 @@ from tests.support.compose import operands as on
 from tests.support.compose.stages import any_stage
 from tests.support.fuzz.family import Family, FamilyComposer
 from tests.support.fuzz.forms.cells import cell
-from tests.support.fuzz.forms.control import branch, counted, listed, loop, nested, scan
+from tests.support.fuzz.forms.control import among_windows, branch, counted, listed, loop, nested, scan
 from tests.support.fuzz.forms.dequantised import dequantised
 from tests.support.fuzz.forms.file_only import random_numbers, zipped
 from tests.support.fuzz.forms.floats import given, narrow, through, widened
@@ -52,8 +52,8 @@ PROFILES: Mapping[str, Profile] = {
     "lengths": Profile({lengths: 8, sliced: 1, reshaped: 1, expanded: 1, along: 1, branch: 1, any_stage: 1}),
     "control": Profile(
         {
-            branch: 3, loop: 3, counted: 3, scan: 3, nested: 1, listed: 1, along: 1, sliced: 1, reshaped: 1,
-            product: 1, any_stage: 2,
+            branch: 3, loop: 3, counted: 3, scan: 3, nested: 1, listed: 1, among_windows: 1, along: 1, sliced: 1,
+            reshaped: 1, product: 1, any_stage: 2,
         }
     ),
     "cells": Profile({cell: 4, along: 1, any_stage: 1, quantised: 1, product: 1}, extents=False),
@@ -88,7 +88,7 @@ PROFILES: Mapping[str, Profile] = {
     "wide": Profile(
         {
             product: 5, stacked: 1, heads: 1, along: 2, sliced: 1, reshaped: 1, expanded: 1, resized: 1, integers: 1,
-            cell: 1, given("float16"): 1, any_stage: 4,
+            cell: 1, among_windows: 1, given("float16"): 1, any_stage: 4,
         },
         wide=True,
     ),

@@ -52,6 +52,33 @@ def _side(c: FamilyComposer, v: str, condition: str, name: str, deeper: int) -> 
     return helper.make_graph(nodes, name, [], [onnx.ValueInfoProto(name=name)])
 
 
+def among_windows(c: FamilyComposer) -> list[str]:
+    """If whose sides see a value, and make one, by reshapes; convolutions outside read both of them."""
+    channels, size = c.d.choice([1, 2, 4]), c.d.choice([(6, 7), (5, 16), (19,)])
+    shape = (1, channels, *size)
+    v = on.mapped(c, c.fresh(np.asarray(c.d.array(shape, "f32", -2, 2))))
+    rows, back = c.ints(c.d.choice([channels, int(np.prod(size))]), -1), c.ints(*shape)
+    condition, along = c.input(np.array(c.d.bool())), c.ints(c.d.int(0, 1))
+    sides = []
+    for name in (f"w{c.count}_{i}" for i in range(2)):
+        nodes = [
+            helper.make_node("Reshape", [v, rows], [f"{name}r"]),
+            helper.make_node(c.d.choice(["Neg", "Abs", "Tanh"]), [f"{name}r"], [f"{name}m"]),
+            helper.make_node("ReduceMax", [f"{name}r", along], [f"{name}l"]),
+            helper.make_node("Sub", [f"{name}m", f"{name}l"], [f"{name}s"]),
+            helper.make_node("Reshape", [f"{name}s", back], [name]),
+        ]
+        sides.append(helper.make_graph(nodes, name, [], [onnx.ValueInfoProto(name=name)]))
+    captured = (v, rows, back, along)
+    (made,) = c.apply("If", [condition], captured=captured, then_branch=sides[0], else_branch=sides[1])
+    read = []
+    for value in (v, made):
+        kernel = (c.d.choice([1, 4]), channels, *(3 for _ in size))
+        weights = on.constant_like(c, np.asarray(c.d.array(kernel, "f32", -0.5, 0.5)))
+        read.append(c.one("Conv", value, weights, pads=[1] * (2 * len(size))))
+    return read
+
+
 def loop(c: FamilyComposer) -> list[str]:
     """A state that is halved with a value of the outer graph each turn; perhaps rows, another state, an early end.
     The number of the turn may have an axis."""
