@@ -98,6 +98,9 @@ class Op:
     reads_bits: ClassVar[bool] = False
     """Whether it depends on how elements are stored, not only on what they stand for."""
 
+    addresses_result: ClassVar[bool] = False
+    """Whether an operand holds places in the whole result: on a part of that they would be others."""
+
     wants_rows: ClassVar[bool] = False
     """Whether its operands and results must lie row by row, without gaps for halos."""
 

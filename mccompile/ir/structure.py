@@ -126,7 +126,7 @@ def over_axes(x: TensorType, axes: Iterable[int], results: Sequence[TensorType])
 
 
 def in_place(types: Sequence[TensorType | None]) -> Structure:
-    """Elements of operand 0 at their own places; whatever the others hold may come in."""
+    """Elements of operand 0 at their own places; whatever the others hold may come in: see `Op.addresses_result`."""
     x, *others = types
     assert x is not None
     own = axis_loops(x.rank, x.rank)

@@ -37,6 +37,7 @@ class ScatterElements(Indexed):
     """
 
     name = "scatter_elements"
+    addresses_result = True
     words = (("reduction", REDUCTIONS),)
 
     axis: int

@@ -36,6 +36,7 @@ class ScatterND(Indexed):
     """
 
     name = "scatter_nd"
+    addresses_result = True
     words = (("reduction", REDUCTIONS),)
 
     reduction: str = "none"

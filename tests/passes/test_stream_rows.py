@@ -11,12 +11,15 @@ from onnx import TensorProto, helper, numpy_helper
 
 import mccompile
 from mccompile.ir.graph import Graph
-from mccompile.ir.graph_text import parse_graph
+from mccompile.ir.graph_text import parse_graph, print_graph
 from mccompile.ops.registry import lookup
+from mccompile.ops.scatter_elements import ScatterElements
 from mccompile.passes.rows.regions import in_strips, regions, smallest
 from mccompile.passes.rows.strips import plan_strips, streamed
 from mccompile.passes.rows.windows import row_windows
 from tests.support.graphs import difference, fill_constants, random_inputs
+from tests.support.runs import compare
+from tests.support.small_models import Maker
 
 CONV = "strides=({s}, 1), pads=({p}, 1, {q}, 1), dilations=({d}, 1)"
 
@@ -101,6 +104,24 @@ def _bytes() -> Graph:
     return graph
 
 
+LOOKED_UP = """graph @g(%x: f32[1,2,9,6], %k: f32[1,4,5,6], %u: f32[1,4,5,3]) {
+  %v = const : f32[4,2,3,3] ; sha256=00
+  %l = const : i32[1,4,9,2] ; sha256=01
+  %a = conv(%x, %v) {strides=(1, 1), pads=(1, 1, 1, 1), dilations=(1, 1)} : f32[1,4,9,6]
+  %s = attention(%a, %k, %u) {score={x0}, trans_k=True} : f32[1,4,9,3]
+  %e = gather_elements(%s, %l) {axis=3} : f32[1,4,9,2]
+  %y = pool(%e) {mode='max', kernel=(3, 1), strides=(2, 1), pads=(1, 0, 1, 0), dilations=(1, 1)} : f32[1,4,5,2]
+  return %y
+}"""
+"""Rows that say themselves what is read of the other operands, which stay whole."""
+
+
+def _looked_up() -> Graph:
+    graph = parse_graph(LOOKED_UP, lookup)
+    fill_constants(graph, 5)
+    return graph
+
+
 GRAPHS = {
     "odd height": _chain(13, 3, 1, 1, (1, 1)),
     "stride 2": _chain(12, 3, 2, 1, (0, 1)),
@@ -112,6 +133,7 @@ GRAPHS = {
     "branches, pools, a join": _mixed(),
     "operators along lines": _lines(),
     "bytes": _bytes(),
+    "looked up": _looked_up(),
 }
 
 
@@ -149,6 +171,39 @@ def test_a_prologue_with_rows_of_its_own_is_left_whole() -> None:
     graph = parse_graph(text, lookup)
     assert row_windows(graph.nodes[1]) == "the prologue of an operand differs from row to row"
     assert not list(regions(graph))
+
+
+SCATTERED = """graph @g(%x: f32[1,3,8,8], %u: f32[1,4,6,3]) {{
+  %w = const : f32[4,3,3,3] ; sha256=00
+  %i = const : i32[{indices}] ; sha256=01
+  %a = conv(%x, %w) {{strides=(1, 1), pads=(1, 1, 1, 1), dilations=(1, 1)}} : f32[1,4,8,8]
+  %b = {scatter} : f32[1,4,8,8]
+  %y = map(%b) {{expr={{tanh(x0)}}}} : f32[1,4,8,8]
+  return %y
+}}"""
+
+
+@pytest.mark.parametrize(
+    ("scatter", "indices"),
+    [("scatter_elements(%a, %i, %u) {axis=3}", "1,4,6,3"), ("scatter_nd(%a, %i, %u)", "1,4,6,3,4")],
+)
+def test_what_is_addressed_by_indices_is_left_whole(scatter: str, indices: str) -> None:
+    graph = parse_graph(SCATTERED.format(scatter=scatter, indices=indices), lookup)
+    node = graph.nodes[1]
+    assert row_windows(node) == f"{node.op.name} does not work row by row"
+    assert not list(regions(graph))
+
+
+def test_strips_in_which_an_operator_cannot_be_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Updates of six rows have room in seven, of which the operator is asked, but not in four."""
+    monkeypatch.setattr(ScatterElements, "addresses_result", False)
+    text = SCATTERED.format(scatter="scatter_elements(%a, %i, %u) {axis=3}", indices="1,4,6,3")
+    graph = parse_graph(text, lookup)
+    before = print_graph(graph)
+    made = streamed(graph, graph.nodes, 4)
+    assert isinstance(made, str)
+    assert made.startswith("an operator cannot be put on 4 rows: indices i32[1,4,6,3] do not fit")
+    assert print_graph(graph) == before
 
 
 def test_a_value_with_other_readers_ends_a_region() -> None:
@@ -200,6 +255,17 @@ def _model(folder: Path, height: int = 37) -> Path:
     path = folder / "strips.onnx"
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
     return path
+
+
+def test_a_scatter_between_convolutions_in_strips(tmp_path: Path) -> None:
+    m = Maker()
+    x = m.node("Conv", [m.input("x", [1, 3, 16, 8]), m.weight((16, 3, 3, 3))], pads=[1, 1, 1, 1])
+    columns, places = np.array([[[[1, 5, 6]]] * 16]), np.array([[0, 3, 14, 2], [0, 1, 0, 7], [0, 2, 9, 0]])
+    x = m.node("ScatterElements", [x, m.const(columns), m.weight((1, 16, 1, 3))], axis=3)
+    x = m.node("ScatterND", [x, m.const(places), m.weight((3,))])
+    x = m.node("Conv", [m.node("Relu", [x]), m.weight((2, 16, 3, 3))], pads=[1, 1, 1, 1])
+    feed = {"x": np.random.default_rng(3).normal(size=(1, 3, 16, 8)).astype(np.float32)}
+    compare(m.model([x]), tmp_path, [feed], 1e-5, 1e-5, target="generic", stream_rows="always")
 
 
 @pytest.mark.thorough

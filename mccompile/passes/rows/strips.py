@@ -27,7 +27,7 @@ from dataclasses import replace
 
 from mccompile._dataclass import dataclass
 from mccompile.ir.graph import Graph, Node, Value
-from mccompile.ir.op import Op
+from mccompile.ir.op import Op, TypeRuleError
 from mccompile.ops.concat import Concat
 from mccompile.ops.slice import Slice
 from mccompile.passes.rewrite.rewriter import Rewriter
@@ -214,7 +214,10 @@ def streamed(graph: Graph, region: Sequence[Node], height: int) -> Streamed | st
         return strips
     other = graph.shallow_copy()
     r = Rewriter(other)
-    taken_over = cut(r, region, strips)
+    try:
+        taken_over = cut(r, region, strips)
+    except TypeRuleError as e:
+        return f"an operator cannot be put on {height} rows: {e}"
     r.finish()
     return Streamed(other, frozenset(taken_over))
 

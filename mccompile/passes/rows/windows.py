@@ -76,6 +76,8 @@ def row_windows(node: Node) -> tuple[RowWindow | None, ...] | str:
 
 def _windows(op: Op, types: Sequence[TensorType | None], result: Shape) -> list[RowWindow | None] | None:
     """The window on each operand, by the nests of the operator; None if a row needs what is no window."""
+    if op.addresses_result:
+        return None
     windows: dict[int, set[RowWindow | None]] = {i: set() for i in range(len(types))}
     for nest in op.structure(types):
         k = is_loop(nest.writes[AXIS], nest.loops)
