@@ -14,9 +14,10 @@ from mccompile.passes.rewrite.patterns import Any, Fail, Is, Match, Rule
 
 
 def _axes(op: Normalize, shape: Shape, fine: Shape) -> tuple[int, ...]:
-    """The axes of ``fine`` that the normalised axes of ``shape`` consist of."""
-    blocks = shared_blocks(shape, fine)
-    return tuple(a for mine, theirs in blocks if any(m in op.axes for m in mine) for a in theirs if fine[a] > 1)
+    """The axes of ``fine`` that the normalised axes of ``shape`` consist of. One of extent 1 is in the block of its
+    neighbour, and says nothing of it."""
+    long = {a for a in op.axes if shape[a] > 1}
+    return tuple(a for mine, theirs in shared_blocks(shape, fine) if long & {*mine} for a in theirs if fine[a] > 1)
 
 
 def _fine(m: Match) -> Shape | None:
