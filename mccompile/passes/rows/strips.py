@@ -193,8 +193,8 @@ class _Cutter:
 
 
 def stored_as(value: Value, like: Value) -> Value:
-    """``value`` with the layout and element type of another."""
-    value.type = replace(like.type, shape=value.shape)
+    """``value`` with the layout of another."""
+    value.type = replace(value.type, layout=like.type.layout)
     return value
 
 
