@@ -11,9 +11,13 @@ import pytest
 
 from mccompile.driver import Options, import_graph, optimize
 from mccompile.ir.graph import Graph
+from mccompile.ir.types import F32, TensorType
 from mccompile.ops.loop import Loop
 from mccompile.ops.matmul import MatMul
 from mccompile.ops.recurrent import Recurrent
+from mccompile.ops.reshape import Reshape
+from mccompile.passes.analysis.cells import NotACellError
+from mccompile.passes.recognize.cell_inputs import for_all_turns
 from tests.support.cells import BATCH, DEPTH, GATES, UNITS, Place, Style, Writer, looped, model, network
 from tests.support.runs import compare
 
@@ -69,8 +73,10 @@ def test_cells_become_operators_however_they_are_written(tmp_path: Path, seed: i
 SPOILED = [
     *(("lstm", spoil) for spoil in (
         "state twice", "product of states", "activation", "clipped cell", "old cell", "residual", "cell in between",
+        "square of the cell",
     )),
-    ("gru", "weighted"), ("gru", "other gate"), ("gru", "state twice"), ("gru", "both ways"), ("rnn", "leaky"),
+    ("gru", "weighted"), ("gru", "other gate"), ("gru", "state twice"), ("gru", "both ways"),
+    ("gru", "square of the state"), ("rnn", "leaky"), ("rnn", "first sequence"),
 ]  # fmt: skip
 
 
@@ -212,3 +218,24 @@ def test_peepholes_and_a_product_for_all_rows(tmp_path: Path) -> None:
         h = w("Mul", w("Tanh", c), w("Sigmoid", o))
     made = network(w, {"x": (4, BATCH, DEPTH), "h": STATES, "c": STATES}, [h, c])
     assert cells(optimized(tmp_path, made)) == ["lstm", "matmul"]
+
+
+@pytest.mark.parametrize("late", [2, 3])
+@pytest.mark.parametrize("through", ["", "Neg"])
+def test_a_first_turn_of_zeros_that_a_later_one_reads(tmp_path: Path, late: int, through: str) -> None:
+    """The first turn's product was folded; its state is what a later turn reads, or a function of it."""
+    style, w = Style("rnn", biased=False), Writer()
+    states = [w.constant(np.zeros((BATCH, UNITS)))]
+    wide = w.constant(np.random.default_rng(1).normal(size=(UNITS, DEPTH)))
+    for t in range(5):
+        x = w("Gather", "x", w.constant(t, "int64"), axis=0)
+        if t == late:
+            x = w("MatMul", w(through, states[1]) if through else states[1], wide)
+        states += style.turn(w, x, states[-1:])
+    made = network(w, {"x": (5, BATCH, DEPTH)}, states[-1:])
+    assert "rnn" in cells(optimized(tmp_path, made))
+
+
+def test_an_operator_that_does_not_take_all_turns_is_none_of_a_cell() -> None:
+    with pytest.raises(NotACellError, match="is not computed for all turns at once: f32"), for_all_turns():
+        Reshape((3, 5)).infer(TensorType(F32, (3, 4)))

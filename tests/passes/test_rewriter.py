@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Graph
 from mccompile.ir.graph_text import parse_graph
 from mccompile.ops.registry import lookup
@@ -62,3 +63,12 @@ def test_users_before_the_first_change_are_those_of_the_whole_graph(made: list[s
     r.finish()
     assert graph.nodes == [a, y]
     assert made.count("user_sets") == 1
+
+
+def test_a_cycle_has_no_order() -> None:
+    graph = parse_graph(TEXT, lookup)
+    _, b, y = graph.nodes
+    r = Rewriter(graph)
+    r.rewire(b, [y.result])
+    with pytest.raises(InternalError, match=r"map \(b\) reads what is made of its own result"):
+        r.finish()

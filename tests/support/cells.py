@@ -120,7 +120,8 @@ class Style:
         if spoil == "one activation":
             made["o"] = w(g, sums["o"])
         new = w(g, sums["g"])
-        kept = w("Mul", *((made["f"], c) if self.form % 2 else (c, made["f"])))
+        forget = c if spoil == "square of the cell" else made["f"]
+        kept = w("Mul", *((forget, c) if self.form % 2 else (c, forget)))
         c2 = w("Add", *((kept, w("Mul", made["i"], new)) if self.form < 2 else (w("Mul", new, made["i"]), kept)))
         if spoil == "clipped cell":
             c2 = w("Clip", c2, w.constant(-0.5), w.constant(0.5))
@@ -138,7 +139,7 @@ class Style:
         else:
             sums = self.sums(w, x, h, "zr")
             z, r = w(f, sums["z"]), w(f, sums["r"])
-            kept = w("Mul", r, h)
+            kept = w("Mul", h if spoil == "square of the state" else r, h)
             if spoil == "state twice":
                 kept = w("Mul", kept, h)
             made = self.sums(w, x, kept, "n")["n"]
@@ -159,7 +160,8 @@ class Style:
         return [forms[self.form]()]
 
     def _rnn(self, w: Writer, x: str, h: str, spoil: str) -> list[str]:
-        made = w(self.functions[1], self.sums(w, x, h, "n")["n"])
+        read = w("Gather", h, w.constant([0] * BATCH, "int64"), axis=0) if spoil == "first sequence" else h
+        made = w(self.functions[1], self.sums(w, x, read, "n")["n"])
         return [w("Add", made, w("Mul", h, w.constant(0.5))) if spoil == "leaky" else made]
 
 

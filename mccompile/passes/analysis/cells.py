@@ -235,14 +235,20 @@ def _forget_of(c: Poly) -> tuple[Hashable | None, Hashable, Hashable]:
     made = [m for m in rest if state not in m.factors]
     if len(made) == 1 and len(made[0].factors) == 2 and rest[made[0]] == 1:
         i, g = made[0].factors
-        if len(kept) == 1 and len(kept[0].factors) == 2 and rest[kept[0]] == 1:
-            (f,) = (a for a in kept[0].factors if a != state)
+        f = _times(kept[0], state) if len(kept) == 1 and rest[kept[0]] == 1 else None
+        if f is not None:
             return (f, *_ordered(i, g, f))
         if rest.get(Monomial((state,))) == 1 and len(kept) == 2:
             for gate, value in ((i, g), (g, i)):
                 if rest.get(Monomial((gate, state))) == -1:
                     return None, gate, value
     raise NotACellError("its cell state is no sum of a gate times the one before and a gate times a new value")
+
+
+def _times(m: Monomial, a: Hashable) -> Hashable | None:
+    """What a product of two atoms multiplies ``a`` by; None where there is no other, as in the square of it."""
+    others = [b for b in m.factors if b != a]
+    return others[0] if len(m.factors) == 2 and len(others) == 1 else None
 
 
 def _ordered(a: Hashable, b: Hashable, f: Hashable) -> tuple[Hashable, Hashable]:
@@ -276,9 +282,9 @@ def _update_of(h: Poly) -> tuple[Hashable, Hashable, bool]:
     """The update gate, the new value, and whether the gate is the share of the new value instead of the old one."""
     state, terms = State("h"), h.terms
     for m, c in terms.items():
-        if state not in m.factors or len(m.factors) != 2:
+        z = _times(m, state)
+        if z is None:
             continue
-        (z,) = (a for a in m.factors if a != state) if m.factors[0] != m.factors[1] else (None,)
         for n in (a for other in terms for a in other.factors if a not in (z, state)):
             old, new = atom(z) * H, atom(z) * atom(n)
             if c == 1 and old + atom(n) - new == h:
@@ -305,11 +311,10 @@ def _reset_of(argument: Poly) -> tuple[Hashable, bool]:
     for m in argument.terms:
         products = [a for a in m.factors if isinstance(a, Product)]
         if len(m.factors) == 2 and len(products) == 1 and products[0].of == H:
-            (gate,) = (a for a in m.factors if a is not products[0])
-            return gate, True
+            return next(a for a in m.factors if a is not products[0]), True
         if len(m.factors) == 1 and products and len(products[0].of.terms) == 1:
             ((inner, c),) = products[0].of.terms.items()
-            if c == 1 and len(inner.factors) == 2 and State("h") in inner.factors:
-                (gate,) = (a for a in inner.factors if a != State("h"))
+            gate = _times(inner, State("h"))
+            if c == 1 and gate is not None:
                 return gate, False
     raise NotACellError("no gate scales the old state in its new value")

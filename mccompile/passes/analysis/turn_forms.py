@@ -132,6 +132,8 @@ class Turn:
         if isinstance(self.graph.constants.get(value), np.ndarray):
             return self._constant(value, columns, one)
         if value in self.states:
+            if one:
+                raise UnknownFormError(f"%{value.name} is read of one sequence for all of the batch")
             if not np.array_equal(columns, np.arange(value.type.count // self.rows)):
                 raise UnknownFormError(f"a part of %{value.name} is read for itself")
             return atom(State(self.states[value]))
@@ -287,12 +289,14 @@ class Turn:
         assert b is not None
         order = node.op.weight_axes
         assert order is not None
+        if not a.type.count or not b.type.count:
+            raise UnknownFormError(f"{node.where} multiplies nothing")
         constants = {v for v in (a, b) if isinstance(self.graph.constants.get(v), np.ndarray)}
         rows = a.type.count // a.shape[-1]
         if b in constants and b.type.count == b.shape[-1] * b.shape[-2] and rows == self.rows:
             return a, self.graph.array(b).reshape(b.shape[-2:]).transpose(order)
-        alone = self.rows == 1 and b.type.count == max(b.shape[-2:])  # a column, as in W @ h
-        if a in constants and alone and a.type.count == a.shape[-1] * a.shape[-2]:
+        column = b.shape[-2:][order[1]] == 1 and b.type.count == a.shape[-1]  # as in W @ h
+        if a in constants and column and self.rows == 1 and a.type.count == a.shape[-1] * a.shape[-2]:
             return b, self.graph.array(a).reshape(a.shape[-2:]).T
         raise UnknownFormError(f"{node.where} is no product with constant weights")
 

@@ -23,7 +23,7 @@ from mccompile.passes.analysis.polynomials import Poly
 from mccompile.passes.analysis.turn_forms import Outer, Turn
 from mccompile.passes.manager import Remarks
 from mccompile.passes.recognize.cell_first_turn import FoldedTurn
-from mccompile.passes.recognize.cell_inputs import Emitter, reads_of
+from mccompile.passes.recognize.cell_inputs import Emitter, for_all_turns, reads_of
 from mccompile.passes.recognize.cell_stacks import Line
 from mccompile.passes.recognize.cell_turn import NO_CELL, Nodes, WrittenTurn, inner_of
 from mccompile.passes.rewrite.patterns import is_plain
@@ -115,6 +115,8 @@ class _Search(Nodes):
         assert x is not None
         if x.type.varies:
             raise NotACellError("its extents are known at run time only")
+        if not x.type.count:
+            raise NotACellError("its weights are multiplied by nothing")
         rows = x.type.count // x.shape[-1] if x is a else 1
         looked = Turn(self.graph, self.producers, rows, {}, lambda v: True)
         whole = []
@@ -204,7 +206,8 @@ class _Search(Nodes):
         if found is None:
             return turns
         made = [v for v in found.after if v is not None]
-        if {v for n in self.reached(made, len(self.levels)) for v in n.results} & {o.value for o in found.reads.read}:
+        depending = {*made, *(v for n in self.reached(made, len(self.levels)) for v in n.results)}
+        if depending & {o.value for t in (found, *turns) for o in t.reads.read}:
             return turns
         try:
             self._require_closed([found, *turns])
@@ -245,13 +248,13 @@ def _rewrite(search: _Search, turns: Sequence[WrittenTurn]) -> None:
     e = Emitter(r, at, origins, state.name, len(turns), rows, len(first.cell.gates[0].recurrent))
     lines = [Line.of(search, read, rows) for read in zip(*(t.reads.read for t in turns), strict=True)]
     back = bool(lines) and all(line.step < 0 for line in lines)
-    stacks = [line.stacked(search, e, back) for line in lines]
-    x = e.gates(first.reads.gates, stacks)
     wanted = [t for t in turns if search.wanted(t.after[0], own)]
     outputs = ["y"] if any(t is not last for t in wanted) else []
     outputs += ["h"] if last in wanted and not outputs else []
     outputs += ["c"] if len(last.after) > 1 and search.wanted(last.after[1], own) else []
-    made = dict(zip(outputs, e.cell(first.cell, x, first.before, tuple(outputs), back), strict=True))
+    with for_all_turns():
+        x = e.gates(first.reads.gates, [line.stacked(search, e, back) for line in lines])
+        made = dict(zip(outputs, e.cell(first.cell, x, first.before, tuple(outputs), back), strict=True))
     order = [t.after[0] for t in (reversed(turns) if back else turns)]
     for joined, axis in _joins(search, order) if "y" in made else ():
         _replace(e, joined, e.by_turn(made["y"], axis, joined.shape))

@@ -41,7 +41,7 @@ class FoldedTurn:
         wanted = self._wanted()
         made = self._made()
         read = _unified(wanted, made)
-        if any(_with_read(w, read) != m for w, m in zip(wanted, made, strict=True)):
+        if len(wanted) != len(made) or any(_with_read(w, read) != m for w, m in zip(wanted, made, strict=True)):
             return None
         reads = self.following.reads
         if not read.keys() >= set(reads.read):

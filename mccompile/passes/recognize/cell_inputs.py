@@ -7,7 +7,8 @@ Worked example: a gate that reads x . W + b in each of three turns, x [1,2] bein
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import field
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy as np
 from mccompile._dataclass import dataclass
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Node, Value
-from mccompile.ir.op import Op
+from mccompile.ir.op import Op, TypeRuleError
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import F32
 from mccompile.ops.concat import Concat
@@ -74,6 +75,16 @@ def reads_of(cell: Cell) -> Reads:
             terms.append(Term(c, weights, seen.setdefault(of, len(seen))))
         gates.append(tuple(terms))
     return Reads(tuple(gates), tuple(o.one for o in seen), tuple(seen))
+
+
+@contextmanager
+def for_all_turns() -> Iterator[None]:
+    """Where nodes are made that compute for all turns at once, and nothing is replaced yet: NotACellError for an
+    operator that cannot be put on the values of all of them."""
+    try:
+        yield
+    except TypeRuleError as e:
+        raise NotACellError(f"what it reads is not computed for all turns at once: {e}") from e
 
 
 @dataclass(frozen=True)

@@ -24,16 +24,16 @@ from mccompile.ir.op import TypeRuleError
 from mccompile.ir.types import F32
 from mccompile.ops.extents import Extents
 from mccompile.ops.gather import Gather
+from mccompile.ops.gather_nd import GatherND
 from mccompile.ops.loop import Loop
 from mccompile.ops.reshape import Reshape
 from mccompile.ops.slice import Slice
 from mccompile.ops.transpose import Transpose
 from mccompile.passes.analysis.cells import Cell, NotACellError, cell_of
-from mccompile.passes.analysis.movement import moves
 from mccompile.passes.analysis.polynomials import TooLargeError
 from mccompile.passes.analysis.turn_forms import Turn, UnknownFormError
 from mccompile.passes.manager import Remarks
-from mccompile.passes.recognize.cell_inputs import Emitter, Reads, Stack, reads_of
+from mccompile.passes.recognize.cell_inputs import Emitter, Reads, Stack, for_all_turns, reads_of
 from mccompile.passes.rewrite.patterns import is_plain
 from mccompile.passes.rewrite.rewriter import Rewriter
 
@@ -120,6 +120,8 @@ class _Body:
             raise NotACellError("the extents of its states are known at run time only")
         if len({v.type.count for v in before}) > 1:
             raise NotACellError("its states have different extents")
+        if not h.type.count:
+            raise NotACellError("its states have no elements")
         units, rows = extents_of(h)
         turn = Turn(self.inside, self.producers, rows, before, lambda v: bool(self.depends.get(v)))
         forms = [turn.whole(self._after(i)) for i in states]
@@ -144,14 +146,15 @@ class _Body:
         units, rows = extents_of(h)
         e = Emitter(r, self.node, self.node.origins, self.node.results[states[0]].name, self.op.trips, rows, units)
         lift = _Lift(self, e)
-        stacks = [Stack(lift.stacked(o.value, 1 if o.one else rows), o.columns) for o in reads.read]
         first = [self.node.operands[2 + i] for i in states]
         after = [self.node.results[i] for i in states]
         asked = [v for v in after if r.users(v) or r.is_output(v)]
         outputs = ["y"] if rest or self._direct(states) else []
         outputs += [name for name, v in zip("hc", after, strict=False) if v in asked]
-        x = e.gates(reads.gates, stacks)
-        made = dict(zip(outputs, e.cell(cell, x, first, tuple(outputs) or ("h",), lift.back), strict=False))
+        with for_all_turns():
+            stacks = [Stack(lift.stacked(o.value, 1 if o.one else rows), o.columns) for o in reads.read]
+            x = e.gates(reads.gates, stacks)
+            made = dict(zip(outputs, e.cell(cell, x, first, tuple(outputs) or ("h",), lift.back), strict=False))
         self._replace(e, states, made, rest, lift.back)
         r.finish()
         self.graph.adopt(trial)
@@ -166,7 +169,8 @@ class _Body:
         """What a value has the elements of, in their order."""
         node = self.producers.get(value)
         while node is not None and is_plain(node) and node.operands[0] is not None:
-            if not node.op.keeps_order and not isinstance(node.op.elementwise, ex.Var):
+            same = node.op.keeps_order or isinstance(node.op.elementwise, ex.Var)
+            if not same or node.result.dtype != node.operands[0].dtype:  # f32 stored as f16 is rounded
                 break
             value = node.operands[0]
             node = self.producers.get(value)
@@ -243,11 +247,11 @@ class _Body:
 
 
 def _picked_axis(node: Node) -> int | None:
-    """The axis along which a node picks elements of its first operand at places that the second one says."""
-    nests = node.op.structure(node.operand_types()) if node.op.selects and len(node.inputs) == 2 else ()
-    if len(nests) != 1 or nests[0].reads[0] is None or node.op.multilinear != (0,) or moves(node.op):
+    """The axis along which a node picks whole slices of its first operand, those that the second one numbers."""
+    if not isinstance(node.op, Gather | GatherND):
         return None
-    picked = [axis for axis, at in enumerate(nests[0].reads[0]) if at is None]
+    ((read, _),) = (nest.reads for nest in node.op.structure(node.operand_types()))
+    picked = [axis for axis, at in enumerate(read or ()) if at is None]
     return picked[0] if len(picked) == 1 else None
 
 

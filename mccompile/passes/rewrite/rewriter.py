@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from mccompile._cached import cached
 from mccompile.ir import expr as ex
+from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.op import Op
 
@@ -171,7 +172,8 @@ class Rewriter:
         return True
 
     def finish(self) -> None:
-        """Put the nodes in an order in which each comes after what it reads; else the order stays."""
+        """Put the nodes in an order in which each comes after what it reads; else the order stays. InternalError if
+        there is none."""
         if self._same:
             return
         around = ((*self._before.get(n, ()), n, *self._after.get(n, ())) for n in self.graph.nodes)
@@ -191,4 +193,7 @@ class Rewriter:
                 waits[i] -= 1
                 if waits[i] == 0:
                     heapq.heappush(ready, i)
+        if len(order) < len(nodes):
+            stuck = next(n for n, count in zip(nodes, waits, strict=True) if count)
+            raise InternalError(f"{stuck.where} reads what is made of its own result")
         self.graph.nodes = order
