@@ -16,12 +16,13 @@ from tests.support.fuzz.forms.floats import given, narrow, through, widened
 from tests.support.fuzz.forms.fused import fused
 from tests.support.fuzz.forms.integers import integers
 from tests.support.fuzz.forms.kept_state import growing, passed, running, window
-from tests.support.fuzz.forms.layers import shared_heads, stacked, summed, wholes
+from tests.support.fuzz.forms.layers import addressed, regrouped, shared_heads, summed, wholes
 from tests.support.fuzz.forms.lengths import lengths
 from tests.support.fuzz.forms.newest import any_operator, asked, contributed, gated, turned
 from tests.support.fuzz.forms.products import heads, product
 from tests.support.fuzz.forms.quantised import quantised
 from tests.support.fuzz.forms.shapes import along, expanded, reshaped, resized, sliced
+from tests.support.fuzz.forms.stacked import stacked
 from tests.support.fuzz.forms.text import text
 
 Form = Callable[[FamilyComposer], list[str]]
@@ -74,7 +75,10 @@ PROFILES: Mapping[str, Profile] = {
         {any_operator: 4, contributed: 5, fused: 3, asked: 2, turned: 1, gated: 1, along: 1, product: 1, sliced: 1}
     ),
     "layers": Profile(
-        {wholes: 3, summed: 2, stacked: 3, shared_heads: 2, along: 1, sliced: 1, product: 1, any_stage: 1}
+        {
+            wholes: 4, summed: 2, stacked: 3, shared_heads: 2, addressed: 2, regrouped: 1, along: 1, sliced: 1,
+            product: 1, any_stage: 1,
+        }
     ),
     "text": Profile({text: 6, along: 1}, extents=False),
     "all": Profile(

@@ -10,9 +10,10 @@ from tests.support.fuzz.family import FamilyComposer
 from tests.support.fuzz.forms.control import renamed
 
 SPOILS = {
-    "lstm": ("one bias", "state twice", "product of states", "activation", "clipped cell", "old cell", "residual"),
-    "gru": ("state twice", "other gate", "weighted"),
-    "rnn": ("leaky",),
+    "lstm": ("one bias", "state twice", "product of states", "activation", "clipped cell", "old cell", "residual",
+             "square of the cell"),
+    "gru": ("state twice", "other gate", "weighted", "square of the state"),
+    "rnn": ("leaky", "first sequence"),
 }
 
 

@@ -1,5 +1,5 @@
-"""What graph passes merge and reorder: whole numbers that are divided, layers of one input that are added up, layers
-one behind the other, heads that read one value twice."""
+"""What graph passes merge and reorder: whole numbers that are divided, layers of one input that are added up, heads
+that read one value twice, what indices address between convolutions, channels that are normalised in groups."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DIVISORS = (3.0, 5.0, 6.0, 7.0, 10.0, 41.0, 47.0, 49.0, 55.0, 61.0, 82.0, 83.0, 
 """Many of them times their inverse as a float are less than 1."""
 
 
-def _floats(c: FamilyComposer, shape: tuple[int, ...], largest: float = 1.0) -> np.ndarray:
+def floats(c: FamilyComposer, shape: tuple[int, ...], largest: float = 1.0) -> np.ndarray:
     return np.asarray(c.d.array(shape, "f32", -largest, largest))
 
 
@@ -50,7 +50,7 @@ def summed(c: FamilyComposer) -> list[str]:
     """Two or three convolutions of one input, added up, and to it, which may be broadcast to each other."""
     channels, most = c.d.int(1, 4), c.width(1, 2, 5, 8)
     size = c.d.choice([(MAIN, 6), (6, 6), (9, MAIN), (7,)])
-    x = c.fresh(_floats(c, (c.d.int(1, 2), channels, *size)))
+    x = c.fresh(floats(c, (c.d.int(1, 2), channels, *size)))
     made = []
     for _ in range(c.d.int(2, 3)):
         k = c.d.choice([1, 1, 2, 3])
@@ -58,8 +58,8 @@ def summed(c: FamilyComposer) -> list[str]:
         pads = [front] * len(size) + [k - 1 - front] * len(size)
         out = most if c.chance(70) else 1
         groups = channels if out % channels == 0 and c.chance(30) else 1
-        weights = on.constant_like(c, _floats(c, (out, channels // groups, *(k for _ in size)), 0.5))
-        bias = [c.constant(_floats(c, (out,)))] if c.d.bool() else []
+        weights = on.constant_like(c, floats(c, (out, channels // groups, *(k for _ in size)), 0.5))
+        bias = [c.constant(floats(c, (out,)))] if c.d.bool() else []
         made.append(c.one("Conv", x, weights, *bias, pads=pads, group=groups))
         if c.chance(20):
             made[-1] = on.mapped(c, made[-1])
@@ -72,7 +72,7 @@ def summed(c: FamilyComposer) -> list[str]:
 def shared_heads(c: FamilyComposer) -> list[str]:
     """Attention, spelled or not, whose queries, keys and values are one value or two, scaled before or behind."""
     batch, many, width = c.d.int(1, 2), c.d.choice([1, 2]), c.width(4, 8)
-    values = [c.fresh(_floats(c, (batch, many, MAIN, width))) for _ in range(c.d.int(1, 2))]
+    values = [c.fresh(floats(c, (batch, many, MAIN, width))) for _ in range(c.d.int(1, 2))]
     scaled = [
         c.one(c.d.choice(["Mul", "Div"]), v, c.scalar(c.d.choice([0.5, 2.0, 1.7]), np.float32)) if c.chance(60) else v
         for v in values
@@ -88,49 +88,45 @@ def shared_heads(c: FamilyComposer) -> list[str]:
     return [made, *([c.d.choice(scaled)] if c.chance(20) else [])]
 
 
-def _layer(c: FamilyComposer, v: str) -> str:
-    """A linear layer of many units or few, its weights transposed or not, its bias of channels, or none."""
-    shape, out = c.array(v).shape, c.d.choice([c.width(2, 3, 5, 16), 24])
-    image, bias = len(shape) == 4, [c.constant(_floats(c, (out,)))] if c.chance(70) else []
-    inner = shape[1] if image else shape[-1]
-    if image:
-        window = c.d.choice([(1, 1), (1, 1), (3, 3)])
-        return c.one("Conv", v, c.constant(_floats(c, (out, inner, *window))), *bias)
-    if len(shape) == 2 and c.chance(80):
-        turned = c.d.int(0, 1)
-        weights = c.constant(_floats(c, (out, inner) if turned else (inner, out)))
-        return c.one("Gemm", v, weights, *bias, transB=turned)
-    v = c.one("MatMul", v, c.constant(_floats(c, (inner, out))))
-    return c.one("Add", v, *bias) if bias else v
+def _convolved(c: FamilyComposer, x: str, out: int) -> str:
+    k = c.d.choice([1, 3, 3])
+    weights = floats(c, (out, c.array(x).shape[1], k, k), 0.5)
+    return c.one("Conv", x, c.constant(weights), pads=(k // 2,) * 4)
 
 
-def _scaled(c: FamilyComposer, v: str) -> str:
-    """A scale or a shift of each channel or of all, or what rounds by a large number that is added and subtracted."""
-    shape = c.array(v).shape
-    each = (shape[1], 1, 1) if len(shape) == 4 else shape[-1:]
-    op = c.d.choice(["Mul", "Mul", "Add", "Sub", "Div", "round"])
-    if op == "round":
-        large = c.scalar(12582912.0, np.float32)
-        return c.one("Sub", c.one("Add", v, large), large)
-    numbers = _floats(c, each if c.chance(70) else (1,)) + (2 if op == "Div" else 0)
-    return c.one(op, v, c.constant(numbers.astype(np.float32)))
+def addressed(c: FamilyComposer) -> list[str]:
+    """Convolutions with something between them that indices pick, or write at: rows that go together, or do not."""
+    size = (c.d.choice([5, 8, 12, 16]), c.d.choice([4, 8]))
+    v = _convolved(c, c.fresh(floats(c, (1, c.d.int(1, 3), *size))), c.d.choice([4, 8, 16]))
+    shape, axis = c.array(v).shape, c.d.int(1, 3)
+    op = c.d.choice(["ScatterElements", "ScatterND", "GatherElements"])
+    if op == "ScatterND":  # each place once
+        depth = c.d.int(2, 4)
+        places = c.d.numpy.permutation(int(np.prod(shape[:depth])))[: c.d.int(1, 9)]
+        indices = np.stack(np.unravel_index(places, shape[:depth]), axis=-1)
+        updates = (len(places), *shape[depth:])
+    else:
+        updates = tuple(e if c.d.bool() else c.d.int(1, e) for e in shape)
+        order = np.argsort(c.d.numpy.random((*updates[:axis], shape[axis], *updates[axis + 1 :])), axis=axis)
+        indices = np.take(order, np.arange(updates[axis]), axis=axis)
+    read = [c.input(indices.astype(np.int64)) if c.chance(30) else c.constant(indices.astype(np.int64))]
+    if op != "GatherElements":
+        read.append(on.constant_like(c, floats(c, updates)) if c.d.bool() else c.fresh(floats(c, updates)))
+    made = c.one(op, v, *read, **({} if op == "ScatterND" else {"axis": axis}))
+    if c.chance(40):
+        made = on.mapped(c, made)
+    return [_convolved(c, made, c.d.int(1, 3)) if c.chance(80) else made]
 
 
-def _bordered(c: FamilyComposer, v: str) -> str:
-    """Zeros around a value, along any of its axes."""
-    rank = c.array(v).ndim
-    return c.one("Pad", v, c.ints(*(c.d.choice([0, 0, 1, 2]) for _ in range(2 * rank))))
-
-
-def stacked(c: FamilyComposer) -> list[str]:
-    """Linear layers with nothing between them, a scale or shift of channels, zeros, or readers beside the next."""
-    shape = c.d.choice([(MAIN, 6), (3, 5), (7, 4), (2, 3, 8), (1, 3, 6, MAIN), (1, 4, 7, 5)])
-    v = c.fresh(_floats(c, shape))
-    made = []
-    for _ in range(c.d.int(2, 3)):
-        for between in (_scaled, _bordered):
-            v = between(c, v) if c.chance(25) else v
-            made += [v] if c.chance(10) else []
-        v = _layer(c, v)
-        made += [v] if c.chance(10) else []
-    return [v, *made]
+def regrouped(c: FamilyComposer) -> list[str]:
+    """Normalised along some axes, of which some may have one index; then channels in groups, each with a scale."""
+    groups, inner = c.d.choice([1, 2, 3]), c.d.choice([1, 2, 4])
+    size = c.d.shape(c.d.int(1, 2), 1, 6)
+    x = c.fresh(floats(c, (c.d.choice([1, 1, 2]), groups * inner, *size), 3.0))
+    lead = c.array(x).shape[0]
+    axes = [a for a in range(c.array(x).ndim) if c.chance(60)] or [c.array(x).ndim - 1]
+    v = c.one("MeanVarianceNormalization", x, axes=axes)
+    v = c.one("Reshape", v, c.ints(lead, groups, inner, -1))
+    scale, shift = (on.constant_like(c, floats(c, c.d.choice([(inner, 1), (groups, 1, 1)]))) for _ in range(2))
+    v = c.one("Mul", v, scale)
+    return [c.one("Add", v, shift) if c.d.bool() else v]
