@@ -39,6 +39,7 @@ from mccompile.passes.rewrite.bodies import (
     MAX_OPERANDS,
     MAX_SIZE,
     MAX_TREE,
+    is_cast_to_f16,
     is_cheap,
     is_half,
     parts,
@@ -240,7 +241,7 @@ class _Fusion:
             halves = set() if anchor is None else reads_halves(node)
             read = [value(v, i in halves) for i, v in enumerate(given)]
             expr = ex.substitute(body, lambda v, read=read: read[v.index])  # type: ignore[misc]
-            if node is not group.sink and (_is_cast_to_f16(node) if anchor else node.result.dtype.name == "f16"):
+            if node is not group.sink and (is_cast_to_f16(node) if anchor else node.result.dtype.name == "f16"):
                 expr, tree = in_f16(expr), tree + 1
             done[node.result], trees[node.result] = expr, tree
         group.written, group.begun = _Written(len(group.maps), operands, done, trees), None
@@ -318,11 +319,6 @@ class _Fusion:
         self.r.take_over(anchor, group.sink)
 
 
-def _is_cast_to_f16(node: Node) -> bool:
-    """Whether a map rounds another type to f16: a cast, not the storage of a computation in f16."""
-    return node.result.dtype.name == "f16" and all(v is None or v.dtype.name != "f16" for v in node.operands)
-
-
 def _begun(group: _Group) -> _Written:
     """What is known of a group's expressions before they are written: those of the group that it has grown from. They
     come first and read nothing of the others; but with another anchor, or rounded where they have gone on, they are
@@ -330,7 +326,7 @@ def _begun(group: _Group) -> _Written:
     anchor, begun = group.anchor, group.begun
     if begun is not None and begun.written is not None and begun.anchor is anchor:
         known = begun.written
-        if begun.sink.result.dtype.name != "f16" or (anchor is not None and not _is_cast_to_f16(begun.sink)):
+        if begun.sink.result.dtype.name != "f16" or (anchor is not None and not is_cast_to_f16(begun.sink)):
             return _Written(known.maps, list(known.operands), dict(known.done), dict(known.trees))
     if anchor is None:
         return _Written(0, [], {}, {})

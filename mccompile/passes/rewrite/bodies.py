@@ -89,6 +89,11 @@ def is_half(e: ex.Expr, known: Callable[[ex.Var], bool]) -> bool:
             return isinstance(e, ex.Apply) and e.fn == "round_f16"
 
 
+def is_cast_to_f16(node: Node) -> bool:
+    """Whether a map rounds another type to f16: a cast, not the storage of a computation in f16."""
+    return node.result.dtype.name == "f16" and all(v is None or v.dtype.name != "f16" for v in node.operands)
+
+
 def parts(e: ex.Expr) -> int:
     """The number of different functions in an expression: those that generated code computes."""
     return sum(not isinstance(part, ex.Var | ex.Num) for part in ex.distinct(e))

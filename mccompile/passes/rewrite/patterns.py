@@ -21,6 +21,7 @@ from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.op import Op
 from mccompile.ops.reduce import Reduce
 from mccompile.passes.manager import Remarks
+from mccompile.passes.rewrite.bodies import is_cast_to_f16
 from mccompile.passes.rewrite.rewriter import Rewriter
 
 AnyOp = TypeVar("AnyOp", bound=Op)
@@ -244,7 +245,8 @@ def _places(values: Sequence[Value | None]) -> dict[int, _Place]:
 
 
 def _opened(place: _Place, m: Match) -> tuple[_Place, Match]:
-    """The expression that makes the value of a place, reshapes passed; the place itself where there is none."""
+    """The expression that makes the value of a place, reshapes passed; the place itself where there is none, or where
+    it is rounded to f16 on the way to the root."""
     place = _leaf(place)
     while place.expr is None and not place.raw:
         node = m.r.producer(place.value)
@@ -253,6 +255,8 @@ def _opened(place: _Place, m: Match) -> tuple[_Place, Match]:
         if node.op.keeps_order and not node.pre and not node.post:
             place = _Place(node.operands[0], reshaped=True)
         elif node.op.elementwise is not None and not node.pre and not node.post:
+            if node is not m.root and is_cast_to_f16(node):
+                break
             place = _leaf(_Place(None, node.op.elementwise, _places(node.operands), reshaped=place.reshaped))
         elif isinstance(node.op, Reduce) and 0 in node.post:
             leaves = {ex.ACC: _Place(place.value, raw=True), **_places(node.extras)}
