@@ -11,11 +11,13 @@ Worked example: three columns of four rows of 4 bits, as columns of `generic` an
 
 from __future__ import annotations
 
+import math
 from collections.abc import Container
 
 import numpy as np
 
 from mccompile._dataclass import dataclass
+from mccompile.ir.dims import bound
 from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call
@@ -136,7 +138,7 @@ class MatMulQuantisedPacked(Tiled):
         *rows, columns = node.results[0].shape
         a = node.operands[0]
         assert a is not None
-        return int(np.prod(rows)), columns, a.shape[-1]
+        return bound(math.prod(rows)), columns, a.shape[-1]
 
     def lower(self, node: Node, offer: Offer, b: Builder) -> None:
         op, chosen = node.op, offer.params

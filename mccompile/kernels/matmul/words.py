@@ -14,6 +14,7 @@ with, 1, 2, 4 and 8, were made smaller by as much.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Container
 
 import numpy as np
@@ -190,7 +191,7 @@ class MatMulQuantisedWords(Variant):
         if op.rounds and block < min(op.block, steps):
             return "blocks that are rounded are long"
         *leading, count = node.result.shape
-        rows = bound(int(np.prod(leading)))
+        rows = bound(math.prod(leading))
         tile = _tile(node, rows, block, target)
         vectors = steps * sum(n * each for n, each in columns(count, tile.width, tile.lanes))
         product = max(target.lanes / target.machine.multiply_adds, 0.5)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from mccompile.ir import expr as ex
-from mccompile.ir.dims import bound
+from mccompile.ir.dims import bound, varies
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.op import Kind
 from mccompile.ir.types import Shape
@@ -204,7 +204,7 @@ def _parts(r: Rewriter, op: Concat, movement: Node, v: Value) -> Operands | None
     if producer is not None and alike and [p.shape[axis] for p in producer.inputs] == extents:
         return list(producer.operands)
     constant = r.graph.constants.get(v)
-    if not isinstance(constant, np.ndarray):
+    if not isinstance(constant, np.ndarray) or varies(extents):
         return None
     ends = np.cumsum(extents)
     cuts = np.split(constant, ends[:-1], axis=axis)

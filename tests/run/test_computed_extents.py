@@ -1,0 +1,66 @@
+"""Networks that compute extents of others, where several axes are open: padded, halved, cut off and joined."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto
+
+from tests.support.runs import compare
+from tests.support.small_models import Array, Maker
+
+END = 2**31
+
+
+def _ints(m: Maker, *numbers: int) -> str:
+    return m.const(np.array(numbers))
+
+
+def _extent(m: Maker, of: str, axis: int) -> str:
+    return m.node("Shape", [of], start=axis, end=axis + 1)
+
+
+def _tokens() -> onnx.ModelProto:
+    """Words, zeros up to 32 of them, and a constant for each place."""
+    m = Maker()
+    length = _extent(m, m.input("ids", [1, "n"], TensorProto.INT64), 1)
+    words = m.node("MatMul", [m.node("Gather", [m.weight((5, 8)), "ids"]), m.weight((8, 8))])
+    rest = m.node("Concat", [_ints(m, 1), m.node("Sub", [_ints(m, 32), length]), _ints(m, 8)], axis=0)
+    padded = m.node("Concat", [words, m.node("ConstantOfShape", [rest])], axis=1)
+    m.node("Add", [padded, m.weight((1, 32, 8))], "y")
+    return m.model(["y"])
+
+
+CASES: dict[str, tuple[Callable[[], onnx.ModelProto], dict[str, str]]] = {
+    "words up to 32": (_tokens, {"n": "1..31"}),
+}
+
+
+def _feeds(model: onnx.ModelProto, dims: Mapping[str, str]) -> list[dict[str, Array]]:
+    """Inputs for all corners of the ranges, and for what is between."""
+    rng = np.random.default_rng(0)
+    ends = {name: [int(e) for e in text.split("..")] for name, text in dims.items()}
+    between = {name: [(3 * low + high) // 4] for name, (low, high) in ends.items()}
+    feeds = []
+    for at in [*itertools.product(*ends.values()), *itertools.product(*between.values())]:
+        given, feed = dict(zip(dims, at, strict=True)), dict[str, Array]()
+        for x in model.graph.input:
+            shape = [given[d.dim_param] if d.dim_param else d.dim_value for d in x.type.tensor_type.shape.dim]
+            whole = x.type.tensor_type.elem_type == TensorProto.INT64
+            feed[x.name] = rng.integers(0, 5, shape) if whole else rng.normal(size=shape).astype(np.float32)
+        feeds.append(feed)
+    return feeds
+
+
+@pytest.mark.parametrize("level", ["O0", "O2"])
+@pytest.mark.parametrize("name", CASES)
+def test_extents_that_a_network_computes(name: str, level: str, tmp_path: Path) -> None:
+    build, dims = CASES[name]
+    model = build()
+    feeds = _feeds(model, dims)
+    compare(model, tmp_path, feeds, 1e-4, 1e-5, target="generic", opt_level=level, dims=dims)
