@@ -537,7 +537,7 @@ def _range(terms: tuple[tuple[Monomial, int], ...]) -> tuple[int, int]:
     if extremes and sum(map(_extremes_in, atoms)) <= MAX_EXTREMES:
         # those first that are in no other, which would be taken for another number there
         outer = (a for a in extremes if not any(_is_within(a, other) for other in atoms))
-        return _range_without(terms, next(outer, extremes[0]))
+        return _within_both(_range_without(terms, next(outer, extremes[0])), _range_of_ends(terms, atoms))
     counters = [a for a in atoms if isinstance(a, Symbol) and a.under and _is_linear(terms, a)]
     if counters:  # it is least and largest where the counter is at an end
         first, count = counters[0], counters[0].under[0]
@@ -548,6 +548,10 @@ def _range(terms: tuple[tuple[Monomial, int], ...]) -> tuple[int, int]:
         least, most = _range_by_rest(dict(terms), q)
         low, high = max(low, least), min(high, most)
     return low, high
+
+
+def _within_both(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
+    return max(one[0], other[0]), min(one[1], other[1])
 
 
 def _range_of_ends(terms: tuple[tuple[Monomial, int], ...], atoms: list[Atom]) -> tuple[int, int]:
@@ -628,13 +632,20 @@ def _range_without(terms: tuple[tuple[Monomial, int], ...], extreme: Least) -> t
     """
     found = [span(replaced(terms, extreme, by)) for by in (extreme.left, extreme.right)]
     low, high = min(low for low, _ in found), max(high for _, high in found)
-    rising = all(c > 0 for m, c in terms if extreme in m)
-    falling = all(c < 0 for m, c in terms if extreme in m)
-    if rising if extreme.sign > 0 else falling:
-        high = min(high for _, high in found)
-    elif falling if extreme.sign > 0 else rising:
-        low = max(low for low, _ in found)
+    if all(m.count(extreme) <= 1 for m, _ in terms):
+        least, most = span(_factor(terms, extreme))
+        rising, falling = least >= 0, most <= 0
+        if rising if extreme.sign > 0 else falling:
+            high = min(high for _, high in found)
+        elif falling if extreme.sign > 0 else rising:
+            low = max(low for low, _ in found)
     return low, high
+
+
+def _factor(terms: tuple[tuple[Monomial, int], ...], atom: Atom) -> int:
+    """What an atom is multiplied by in a sum in which it stands once in a term at most."""
+    cofactors = ((_without(m, (atom,)), c) for m, c in terms)
+    return polynomial({rest: c for rest, c in cofactors if rest is not None})
 
 
 def _where_positive(count: Dim, n: int) -> int:

@@ -36,8 +36,28 @@ def _tokens() -> onnx.ModelProto:
     return m.model(["y"])
 
 
+def _scores(m: Maker, x: str, keys: str) -> list[str]:
+    """Each row of x by all rows of others: results, and sums."""
+    shares = m.node("Sigmoid", [m.node("MatMul", [x, m.node("Transpose", [keys])])])
+    m.node("ReduceSum", [shares, _ints(m, 1)], "sums")
+    m.node("MatMul", [shares, keys], "y")
+    return ["y", "sums"]
+
+
+def _new(keep: str = "") -> onnx.ModelProto:
+    """What is behind the past, by itself or by a memory of extent ``keep`` and itself: there may be nothing."""
+    m = Maker()
+    start = _extent(m, m.input("past", ["past", 4]), 0)
+    x = m.node("Slice", [m.input("x", ["total", 4]), start, _ints(m, END), _ints(m, 0)])
+    keys = m.node("Concat", [m.input("memory", [keep, 4]) if keep != "past" else "past", x], axis=0) if keep else x
+    return m.model(_scores(m, x, keys))
+
+
 CASES: dict[str, tuple[Callable[[], onnx.ModelProto], dict[str, str]]] = {
     "words up to 32": (_tokens, {"n": "1..31"}),
+    "new by new": (_new, {"past": "1..60", "total": "1..60"}),
+    "new by all": (lambda: _new("past"), {"past": "1..60", "total": "1..60"}),
+    "new by a memory": (lambda: _new("kept"), {"past": "1..60", "total": "1..60", "kept": "1..60"}),
 }
 
 
