@@ -164,8 +164,10 @@ class Dim(int):
             return (-self) // -other
         if other == 1:
             return self
-        if all(c < 0 for m, c in self.terms if m):
-            return -((other - 1 - self) // other)
+        undivided = {m: c for m, c in self.terms if not m or c % other}
+        if any(undivided) and all(c < 0 for m, c in undivided.items() if m):  # rounded up as (n + 1) // 2 is
+            whole = polynomial({m: c // other for m, c in self.terms if m not in undivided})
+            return whole - (other - 1 - polynomial(undivided)) // other
         whole = polynomial({m: c // other for m, c in self.terms})
         rest = polynomial({m: c % other for m, c in self.terms})
         if not isinstance(rest, Dim):
@@ -543,15 +545,21 @@ def _range(terms: tuple[tuple[Monomial, int], ...]) -> tuple[int, int]:
         first, count = counters[0], counters[0].under[0]
         found = [span(_where_positive(count, replaced(terms, first, end))) for end in (first.low, count - 1)]
         return min(low for low, _ in found), max(high for _, high in found)
-    low, high = _range_of_ends(terms, atoms)
-    for q in [a for a in atoms if isinstance(a, Quotient) and [m for m, _ in terms if a in m] == [(a,)]][:1]:
-        least, most = _range_by_rest(dict(terms), q)
-        low, high = max(low, least), min(high, most)
-    return low, high
+    found = _range_of_ends(terms, atoms)
+    for q in [a for a in atoms if isinstance(a, Quotient) and _stands_with_others(terms, atoms, a)][:1]:
+        found = _within_both(found, _range_by_rest(terms, q))
+    return found
 
 
 def _within_both(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
     return max(one[0], other[0]), min(one[1], other[1])
+
+
+def _stands_with_others(terms: tuple[tuple[Monomial, int], ...], atoms: list[Atom], q: Quotient) -> bool:
+    """Whether other atoms of a sum tell of a quotient in it: no other range than its own is of use where none does."""
+    once = all(m.count(q) <= 1 for m, _ in terms)
+    own = _symbols_of(q)
+    return once and any(s in own for a in atoms if a != q for s in _symbols_of(a))
 
 
 def _range_of_ends(terms: tuple[tuple[Monomial, int], ...], atoms: list[Atom]) -> tuple[int, int]:
@@ -614,15 +622,16 @@ def _range_of_square(
     return min(found), max(found)
 
 
-def _range_by_rest(terms: dict[Monomial, int], q: Quotient) -> tuple[int, int]:
-    """The range of a sum that has a quotient once: that is what is divided, less a rest below the divisor.
+def _range_by_rest(terms: tuple[tuple[Monomial, int], ...], q: Quotient) -> tuple[int, int]:
+    """The range of a sum that has a quotient once in each of some terms: that is what is divided, less a rest below
+    the divisor.
 
     In 160 * (n // 160) - n, n up to 3200, it is (n - r) / 160, r from 0 to 159: the sum is -r.
     """
-    count = terms.pop((q,))
-    low, high = span(polynomial({m: c * q.by for m, c in terms.items()}) + count * q.of)
-    ends = (0, count * (q.by - 1))
-    return -(-(low - max(ends)) // q.by), (high - min(ends)) // q.by
+    factor, others = _factor(terms, q), polynomial({m: c for m, c in terms if q not in m})
+    rest = symbol(f"rest of {_atom_text(q)}", 0, q.by - 1)
+    low, high = span(others * q.by + factor * (q.of - rest))
+    return -(-low // q.by), high // q.by
 
 
 def _range_without(terms: tuple[tuple[Monomial, int], ...], extreme: Least) -> tuple[int, int]:
