@@ -16,7 +16,8 @@ from mccompile.importer.fixed import Fixed, FromDim, fixed_arrays, from_dims
 from mccompile.importer.labels import Legend, as_tensors
 from mccompile.importer.prepare import prepare
 from mccompile.interface.tensors import Interface
-from mccompile.ir.dims import Symbol, symbols
+from mccompile.ir.dims import symbols
+from mccompile.ir.dims_terms import Symbol
 from mccompile.ir.errors import CompileError
 from mccompile.ir.small_floats import bf16_bits, bf16_values
 from mccompile.ir.types import TensorType

@@ -17,7 +17,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from mccompile.ir.dims import Atom, Dim, Least, Monomial, Quotient, Symbol, factored, product_reach, reach, span
+from mccompile.ir.dims import Dim, product_reach, reach, span
+from mccompile.ir.dims_terms import Atom, Least, Monomial, Quotient, Symbol, factored
 from mccompile.ir.errors import CompileError
 
 NARROW = 2**31 - 1

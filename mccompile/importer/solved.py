@@ -26,7 +26,7 @@ MAX_ELEMENTS = 8
 """Shapes have few numbers: longer inputs are data."""
 
 MAX_NUMBER = 2047
-"""Symbols are tried up to here: of so many values the range of an extent is exact (`ir.dims.MAX_TRIED`)."""
+"""Symbols are tried up to here: of so many values the range of an extent is exact (`ir.dims_ranges.MAX_TRIED`)."""
 
 MAX_TRIED = 1 << 16
 """So many combinations of what symbols may be are tried for one extent."""

@@ -12,20 +12,16 @@ from collections.abc import Callable
 
 from mccompile.ir.dims import (
     Dim,
-    Least,
-    Quotient,
-    Symbol,
     UndecidedError,
     polynomial,
-    replaced,
     require_equal,
     span,
-    stepped,
     symbol,
     symbols,
     text,
     with_symbols,
 )
+from mccompile.ir.dims_terms import Least, Quotient, Symbol, replaced, stepped, terms_of
 
 FIX = "give each dim that it depends on one number"
 
@@ -58,7 +54,8 @@ def _without_extremes(n: int) -> list[int]:
     """What an extent may be, with one of the two for each least or greatest in it."""
     if isinstance(n, Dim):
         for atom in (a for m, _ in n.terms for a in m if isinstance(a, Least)):
-            return [one for by in (atom.left, atom.right) for one in _without_extremes(replaced(n.terms, atom, by))]
+            either = [polynomial(dict(replaced(n.terms, atom, terms_of(by)))) for by in (atom.left, atom.right)]
+            return [one for number in either for one in _without_extremes(number)]
     return [n]
 
 

@@ -16,7 +16,9 @@ from __future__ import annotations
 import itertools
 import math
 
-from mccompile.ir.dims import MAX_TRIED, Dim, Quotient, Symbol, symbols, value
+from mccompile.ir.dims import Dim, symbols, value
+from mccompile.ir.dims_ranges import MAX_TRIED
+from mccompile.ir.dims_terms import Quotient, Symbol
 
 
 def joint_values(*numbers: int) -> frozenset[tuple[int, ...]] | None:

@@ -36,7 +36,8 @@ from dataclasses import field, replace
 
 from mccompile._dataclass import dataclass
 from mccompile.ir import expr as ex
-from mccompile.ir.dims import Symbol, symbols, varies
+from mccompile.ir.dims import symbols, varies
+from mccompile.ir.dims_terms import Symbol
 from mccompile.ir.errors import InternalError
 from mccompile.ir.op import Op, op_at
 from mccompile.ir.parts import Parts

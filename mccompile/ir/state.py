@@ -18,7 +18,8 @@ one's ``past + 1``; memory is for the most rows that there may be behind a run, 
 from __future__ import annotations
 
 from mccompile._dataclass import dataclass
-from mccompile.ir.dims import Dim, Symbol, bound, span, symbols
+from mccompile.ir.dims import Dim, bound, span, symbols
+from mccompile.ir.dims_terms import Symbol
 from mccompile.ir.types import Shape, TensorType
 
 

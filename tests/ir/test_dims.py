@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 import pickle
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
 
+from mccompile.ir import dims_ranges
 from mccompile.ir.dims import (
     Dim,
     UndecidedError,
@@ -25,13 +27,14 @@ from mccompile.ir.dims_hints import equality, hint_of
 from mccompile.ir.dims_text import declaration, parse, parse_declaration
 
 N, M, K = symbol("n", 1, 6), symbol("m", 0, 4), symbol("k", 4, 12, 4)
+LEAVES = [(N, "n"), (M, "m"), (K, "k")]
 
 
 def _drawn(rng: np.random.Generator, depth: int) -> tuple[int, str]:
     """An extent, and the same as an expression of Python over n, m and k."""
     if depth == 0:
         pick = int(rng.integers(0, 4))
-        return [(N, "n"), (M, "m"), (K, "k"), (i := int(rng.integers(0, 5)), str(i))][pick]
+        return [*LEAVES, (i := int(rng.integers(0, 5)), str(i))][pick]
     (a, one), (b, other) = _drawn(rng, depth - 1), _drawn(rng, depth - 1)
     by = int(rng.integers(1, 5))
     made = [
@@ -55,6 +58,120 @@ def test_arithmetic_is_that_of_numbers(seed: int) -> None:
         assert bound(extent) == high >= max(t for _, t in tried), expression
         assert parse(text(extent), {"n": N, "m": M, "k": K}) == extent
         assert pickle.loads(pickle.dumps(extent)) == extent
+
+
+@pytest.fixture
+def untried() -> Iterator[None]:
+    """Ranges are found as those of symbols are that have too many values to try them all."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dims_ranges, "MAX_TRIED", 0)
+        dims_ranges.range_of.cache_clear()
+        yield
+    dims_ranges.range_of.cache_clear()
+
+
+@pytest.mark.usefixtures("untried")
+@pytest.mark.parametrize("seed", range(4))
+def test_ranges_that_are_not_tried_hold_all_values(seed: int) -> None:
+    """Products of what is left of an extent beside the lesser of two, or a multiple."""
+    rng, leaves = np.random.default_rng(seed), [*LEAVES, (counter("i", N - 1), "i")]
+    every = itertools.product(range(1, 7), range(5), (4, 8, 12), range(5))
+    given = [dict(zip("nmki", at, strict=True)) for at in every if at[3] < at[0] - 1]
+
+    def factor() -> tuple[int, str]:
+        (a, one), (b, other) = (leaves[i] for i in rng.integers(0, len(leaves), 2))
+        by, times = (int(n) for n in rng.integers(1, 5, 2))
+        c, last = [
+            (minimum(a, b), f"min({one}, {other})"), (maximum(a, b), f"max({one}, {other})"),
+            ((a + times) // by * times, f"({one} + {times}) // {by} * {times}"), (-b, f"-{other}"),
+        ][int(rng.integers(0, 4))]  # fmt: skip
+        d, first = [(a, one), (b, other)][int(rng.integers(0, 2))]
+        return (d - c, f"({first} - {last})")
+
+    for _ in range(80):
+        (a, one), (b, other), (c, last) = factor(), factor(), factor()
+        extent, expression = a * b + c, f"{one} * {other} + {last}"
+        if rng.random() < 0.4:
+            extent, expression = a * a - c * b, f"{one} * {one} - {last} * {other}"
+        code = compile(expression, "", "eval")
+        tried = [eval(code, {**at, "min": min, "max": max}) for at in given]
+        assert [value(extent, at) for at in given[::7]] == tried[::7], expression
+        low, high = span(extent)
+        assert low <= min(tried) <= max(tried) <= high, expression
+
+
+def _up(h: int, k: int) -> int:
+    """What is added to make a multiple, as exporters write it."""
+    return (k - h % k) % k
+
+
+def _part(h: int, start: int, stop: int) -> int:
+    """The extent of a slice."""
+    return maximum(minimum(stop, h) - minimum(start, h), 0)
+
+
+EXTENTS: dict[str, Callable[[int, int, int], int]] = {
+    "pad": lambda h, w, p: h + _up(h, 7),
+    "pad, by w": lambda h, w, p: (h + _up(h, 7)) * w,
+    "pad both": lambda h, w, p: (h + _up(h, 16)) * (w + _up(w, 16)) * 64,
+    "pad both by division": lambda h, w, p: (h + 31) // 32 * 32 * ((w + 31) // 32 * 32),
+    "pad on both sides": lambda h, w, p: (h + _up(h, 8) // 2 + (_up(h, 8) - _up(h, 8) // 2)) * (w + _up(w, 8)),
+    "pad in front": lambda h, w, p: (h + _up(h, 8) // 2) * w,
+    "what is padded": lambda h, w, p: _up(h, 7) * w,
+    "pad to even": lambda h, w, p: (h + h % 2) * (w + w % 2),
+    "pad to odd": lambda h, w, p: (h + 1 - h % 2) * (w + 1 - w % 2),
+    "pad by a whole window": lambda h, w, p: (h + 8 - h % 8) * (w + 8 - w % 8),
+    "pad to the least": lambda h, w, p: (h + maximum(16 - h, 0)) * (w + maximum(16 - w, 0)),
+    "windows": lambda h, w, p: ((h + _up(h, 8)) // 8) * ((w + _up(w, 8)) // 8),
+    "windows of the product": lambda h, w, p: (h + _up(h, 7)) * (w + _up(w, 7)) // 49,
+    "overlapping windows": lambda h, w, p: w * ((h + _up(h, 512)) // 256 - 1),
+    "shifted windows": lambda h, w, p: ((h + 7) // 8 * 8 - 4) * w,
+    "pad, and a convolution": lambda h, w, p: ((h + _up(h, 32) - 1) // 2 + 1) * ((w + _up(w, 32) - 1) // 2 + 1),
+    "pad, and crop": lambda h, w, p: minimum(h + _up(h, 7), h) * minimum(w + _up(w, 7), w),
+    "crop": lambda h, w, p: (h - h % 14) * (w - w % 14),
+    "patches": lambda h, w, p: (h - h % 14) // 14 * ((w - w % 14) // 14),
+    "crop in the middle": lambda h, w, p: _part(h + _up(h, 8), _up(h, 8) // 2, _up(h, 8) // 2 + h) * w,
+    "halves": lambda h, w, p: h // 2 * 2 * (w // 2 * 2),
+    "the first half": lambda h, w, p: (h + 1) // 2 * w,
+    "the second half": lambda h, w, p: (h - (h + 1) // 2) * w,
+    "the larger half": lambda h, w, p: (h - h // 2) * w,
+    "what halves leave": lambda h, w, p: (h - h // 2 * 2) * w,
+    "halves of even lines": lambda h, w, p: (h + h % 2) // 2 * ((w + w % 2) // 2),
+    "halved and doubled": lambda h, w, p: (((h + 1) // 2 + 1) // 2 * 4 - h) * w,
+    "pool, rounded up": lambda h, w, p: (-((1 - h) // 2) + 1) * (-((1 - w) // 2) + 1),
+    "quotients, rounded up": lambda h, w, p: -(-h // 16) * -(-w // 16),
+    "frames": lambda h, w, p: (maximum(h * 160, 400) - 400) // 160 * w,
+    "the last": lambda h, w, p: _part(h, h - 1, h) * w,
+    "all but the last": lambda h, w, p: maximum(h - 1, 0) * w,
+    "the last three": lambda h, w, p: (h - maximum(h - 3, 0)) * w,
+    "at most": lambda h, w, p: minimum(h, 512) * minimum(w, 512),
+    "behind the past": lambda h, w, p: (h - minimum(h, p)) * w,
+    "behind the past, by itself": lambda h, w, p: (h - minimum(h, p)) * (h - minimum(h, p)),
+    "before the past, by itself": lambda h, w, p: (p - minimum(p, h)) * (p - minimum(p, h)),
+    "behind the past, by all": lambda h, w, p: (h - minimum(h, p)) * (h - minimum(h, p) + p),
+    "new tokens by all": lambda h, w, p: _part(h + p, p, h + p) * (h + p),
+    "the longer": lambda h, w, p: maximum(h, p) * (h + p),
+    "relative places": lambda h, w, p: (2 * h - 1) * (2 * w - 1),
+}
+"""Extents of networks, of h and w of 1 to 3000 and p of 0 to 3000."""
+
+
+@pytest.mark.parametrize("name", EXTENTS)
+def test_ranges_of_what_networks_compute(name: str) -> None:
+    """No extent is negative for all that is known, and none has much more memory than it needs."""
+    extent = EXTENTS[name](symbol("h", 1, 3000), symbol("w", 1, 3000), symbol("p", 0, 3000))
+    several = (1, 2, 5, 7, 16, 33, 1500, 2993, 2999, 3000)
+    tried = [EXTENTS[name](*at) for at in itertools.product(several, several, (0, 1, 1500, 3000))]
+    low, high = span(extent)
+    assert 0 <= low <= min(tried)
+    assert max(tried) <= high <= 1.01 * max(tried)
+
+
+def test_ways_to_round_up_are_one() -> None:
+    h = symbol("h", 1, 3000)
+    assert h + _up(h, 32) == (h + 31) // 32 * 32 == -(-h // 32) * 32
+    assert (h + h % 2) // 2 - (h + 1) // 2 == 0
+    assert (64 * N - h + 9) // 64 == N - (h + 54) // 64
 
 
 def test_orders_are_told_where_they_always_hold() -> None:

@@ -19,7 +19,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 
 from mccompile._dataclass import dataclass
-from mccompile.ir.dims import Symbol, bound, symbols, varies
+from mccompile.ir.dims import bound, symbols, varies
+from mccompile.ir.dims_terms import Symbol
 from mccompile.ir.graph import Graph, Node, Value, typed
 from mccompile.ir.scalar import Array
 from mccompile.ops.expand import Expand
