@@ -21,7 +21,7 @@ from tests.support.fuzz.forms.lengths import lengths
 from tests.support.fuzz.forms.newest import any_operator, asked, contributed, gated, turned
 from tests.support.fuzz.forms.products import heads, product
 from tests.support.fuzz.forms.quantised import quantised
-from tests.support.fuzz.forms.shapes import along, expanded, reshaped, resized, sliced
+from tests.support.fuzz.forms.shapes import along, expanded, reshaped, resized, sliced, stretched
 from tests.support.fuzz.forms.stacked import stacked
 from tests.support.fuzz.forms.text import text
 
@@ -48,9 +48,14 @@ class Profile:
 
 PROFILES: Mapping[str, Profile] = {
     "extents": Profile(
-        {reshaped: 3, expanded: 3, sliced: 3, along: 3, product: 3, heads: 2, resized: 3, any_stage: 5}
+        {
+            reshaped: 3, expanded: 3, sliced: 3, along: 3, product: 3, heads: 2, resized: 3, stretched: 3,
+            any_stage: 5,
+        }
     ),
-    "lengths": Profile({lengths: 8, sliced: 1, reshaped: 1, expanded: 1, along: 1, branch: 1, any_stage: 1}),
+    "lengths": Profile(
+        {lengths: 8, stretched: 3, sliced: 1, reshaped: 1, expanded: 1, along: 1, branch: 1, any_stage: 1}
+    ),
     "control": Profile(
         {
             branch: 3, loop: 3, counted: 3, scan: 3, nested: 1, listed: 1, among_windows: 1, along: 1, sliced: 1,

@@ -146,4 +146,57 @@ def resized(c: FamilyComposer) -> list[str]:
     return c.apply("Resize", [v, "", "", _joined(c, c.one("Shape", v, end=2), twice)], **attrs)
 
 
+def _to_multiples(c: FamilyComposer, v: str) -> list[str]:
+    """Zeros behind some axes up to multiples, as exporters write it: by a remainder twice, or by a quotient."""
+    shape, rank = c.one("Shape", v), c.array(v).ndim
+    by = [c.d.choice([1, 2, 4, 7, 8]) for _ in range(rank)]
+    k = c.ints(*by)
+    if c.d.bool():
+        more = c.one("Mod", c.one("Sub", k, c.one("Mod", shape, k)), k)
+    else:
+        whole = c.one("Div", c.one("Add", shape, c.ints(*(e - 1 for e in by))), k)
+        more = c.one("Sub", c.one("Mul", whole, k), shape)
+    padded = c.one("Pad", v, _joined(c, c.ints(*[0] * rank), more))
+    return [padded, c.one("ReduceSum", padded, c.ints(c.axis(v)), keepdims=0)] if c.d.bool() else [padded]
+
+
+def _halves(c: FamilyComposer, v: str) -> list[str]:
+    """Both halves of an axis, mapped, and joined the other way round."""
+    axis = c.axis(v)
+    extent = c.one("Gather", c.one("Shape", v), c.ints(axis))
+    half = c.one("Div", c.one("Add", extent, c.ints(c.d.int(0, 1))), c.ints(2))
+    first = c.one("Slice", v, c.ints(0), half, c.ints(axis))
+    second = c.one("Slice", v, half, c.ints(on.END), c.ints(axis))
+    return [c.one("Concat", on.mapped(c, second), on.mapped(c, first), axis=axis), second]
+
+
+def _behind(c: FamilyComposer, v: str) -> list[str]:
+    """What is behind an extent of another value, by itself or with the front of it."""
+    other, axis = c.some("fiub"), c.array(v).ndim - 2
+    extent = c.one("Gather", c.one("Shape", other), c.ints(c.axis(other)))
+    kept = c.one("Slice", v, extent, c.ints(on.END), c.ints(axis))
+    rows = c.one("Concat", kept, v, axis=axis) if c.d.bool() else kept
+    perm = [*range(axis), axis + 1, axis]
+    return [c.one("MatMul", kept, c.one("Transpose", rows, perm=perm)), rows]
+
+
+def _up_to(c: FamilyComposer, v: str) -> list[str]:
+    """Parts of two values that make a fixed extent together, and a constant along it."""
+    axis, whole = c.axis(v), c.d.int(2, 9)
+    extent = c.one("Gather", c.one("Shape", v), c.ints(axis))
+    shape = list(c.array(v).shape)
+    shape[axis] = whole
+    fixed = [c.fresh(np.asarray(c.d.array([e if e != MAIN else 3 for e in shape], "f32", -2, 2))) for _ in range(2)]
+    first = c.one("Slice", fixed[0], c.ints(0), extent, c.ints(axis))
+    second = c.one("Slice", fixed[1], extent, c.ints(on.END), c.ints(axis))
+    joined = c.one("Concat", on.mapped(c, first), on.mapped(c, second), axis=axis)
+    along_it = [whole if a == axis else 1 for a in range(len(shape))]
+    return [c.one(c.d.choice(["Mul", "Add"]), joined, c.constant(np.asarray(c.d.array(along_it, "f32", -2, 2))))]
+
+
+def stretched(c: FamilyComposer) -> list[str]:
+    """Axes padded to multiples, halved, cut off behind another extent, or joined to a fixed one: several at once."""
+    return c.d.choice([_to_multiples, _halves, _behind, _up_to])(c, c.some(rank=2))
+
+
 SHAPES: tuple[Callable[[FamilyComposer], list[str]], ...] = (reshaped, expanded, sliced)
