@@ -21,15 +21,16 @@ from mccompile.ir import expr as ex
 from mccompile.ir.dims import UndecidedError, symbols
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.op import TypeRuleError
+from mccompile.ir.structure import Coordinates
 from mccompile.ir.types import F32
 from mccompile.ops.extents import Extents
 from mccompile.ops.gather import Gather
-from mccompile.ops.gather_nd import GatherND
 from mccompile.ops.loop import Loop
 from mccompile.ops.reshape import Reshape
 from mccompile.ops.slice import Slice
 from mccompile.ops.transpose import Transpose
 from mccompile.passes.analysis.cells import Cell, NotACellError, cell_of
+from mccompile.passes.analysis.movement import moves
 from mccompile.passes.analysis.polynomials import TooLargeError
 from mccompile.passes.analysis.turn_forms import Turn, UnknownFormError
 from mccompile.passes.manager import Remarks
@@ -248,11 +249,19 @@ class _Body:
 
 def _picked_axis(node: Node) -> int | None:
     """The axis along which a node picks whole slices of its first operand, those that the second one numbers."""
-    if not isinstance(node.op, Gather | GatherND):
+    nests = node.op.structure(node.operand_types()) if node.op.selects and len(node.inputs) == 2 else ()
+    if len(nests) != 1 or node.op.multilinear != (0,) or moves(node.op):
         return None
-    ((read, _),) = (nest.reads for nest in node.op.structure(node.operand_types()))
-    picked = [axis for axis, at in enumerate(read or ()) if at is None]
+    read, numbers = nests[0].reads
+    if read is None or numbers is None or _loops(read) & _loops(numbers):  # each element has a number of its own
+        return None
+    picked = [axis for axis, at in enumerate(read) if at is None]
     return picked[0] if len(picked) == 1 else None
+
+
+def _loops(read: Coordinates) -> set[int]:
+    """The loops that coordinates depend on."""
+    return {k for at in read if at is not None for k, coef in enumerate(at.coefs) if coef}
 
 
 def _fits(op: Slice, x: Value) -> bool:
