@@ -204,7 +204,15 @@ def optimize(c: Compilation, observe: Observer = unobserved) -> None:
 
 def require_nodes(c: Compilation, patterns: Iterable[str]) -> None:
     """UsageError for a name in ``--weights`` or ``--precision`` that no node has."""
-    nodes = [(n.origins, n.op.name) for n, _ in c.graph.everywhere()]
+    _require_named(_nodes(c), patterns)
+
+
+def _nodes(c: Compilation) -> list[tuple[tuple[str, ...], str]]:
+    """The names of each node, and that of its operator."""
+    return [(n.origins, n.op.name) for n, _ in c.graph.everywhere()]
+
+
+def _require_named(nodes: Sequence[tuple[tuple[str, ...], str]], patterns: Iterable[str]) -> None:
     for pattern in patterns:
         if pattern != EVERY and not any(named(pattern, *node) for node in nodes):
             known = dict.fromkeys(name for origins, op in nodes for name in (*origins, op))
@@ -453,15 +461,15 @@ def _require_choice(options: Options) -> None:
 
 
 def options_of(paths: Sequence[Path], options: Options) -> Iterator[Options]:
-    """The options of each model: those dims and shapes that it has. UsageError for one that none has."""
+    """The options of each model: those dims, shapes and nodes that it has. UsageError for one that none has."""
     with limited(options.limits):
         known = [_with_given(_open_names(p), options) for p in paths]
     for what, given in _by_name(options):
         strange = [n for n in given if not any(n in names for names in known)]
         if strange:
             raise UsageError(f"no model has {'a' if what == 'dim' else 'an'} {what} {strange[0]!r}")
-    for names in known:
-        yield replace(
+    own = [
+        replace(
             options,
             dims={n: v for n, v in options.dims.items() if n in names},
             input_shapes={n: v for n, v in options.input_shapes.items() if n in names},
@@ -469,6 +477,36 @@ def options_of(paths: Sequence[Path], options: Options) -> Iterator[Options]:
             input_formats={n: v for n, v in options.input_formats.items() if n in names},
             state={n: v for n, v in options.state.items() if n in names},
         )
+        for names in known
+    ]
+    yield from _with_own_nodes(paths, own) if {*options.weights, *options.precision} - {EVERY} else own
+
+
+def _with_own_nodes(paths: Sequence[Path], given: Sequence[Options]) -> Iterator[Options]:
+    """The options with those of ``--weights`` and ``--precision`` that each model has a node for. UsageError for a
+    node that none has."""
+    nodes = [_importable(p, o) for p, o in zip(paths, given, strict=True)]
+    if all(of_one is not None for of_one in nodes):
+        _require_named([n for of_one in nodes for n in of_one or ()], [*given[0].weights, *given[0].precision])
+    for of_one, o in zip(nodes, given, strict=True):
+        if of_one is None:
+            yield o
+        else:
+            yield replace(o, weights=_own(o.weights, of_one), precision=_own(o.precision, of_one))
+
+
+def _importable(path: Path, options: Options) -> list[tuple[tuple[str, ...], str]] | None:
+    """The nodes of a model; None for one that cannot be compiled, which its own compilation will say."""
+    try:
+        return _nodes(open_model(path, options))
+    except UsageError:
+        raise
+    except CompileError:
+        return None
+
+
+def _own(forms: Mapping[str, str], nodes: Sequence[tuple[tuple[str, ...], str]]) -> dict[str, str]:
+    return {p: form for p, form in forms.items() if p == EVERY or any(named(p, *node) for node in nodes)}
 
 
 def _with_given(names: frozenset[str], options: Options) -> frozenset[str]:

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from onnx import TensorProto, helper
 
 import mccompile
 from mccompile import driver
@@ -306,6 +307,35 @@ def test_dims_go_to_the_models_that_have_them(tmp_path: Path) -> None:
         driver.compile_project(models, tmp_path / "out", Options(target="generic", project="both", dims={"n": 1}))
     shapes = {"i": [3, 5]}
     driver.compile_project(models, tmp_path / "out", Options(target="generic", project="both", input_shapes=shapes))
+
+
+@pytest.mark.parametrize("option", ["weights", "precision"])
+def test_forms_go_to_the_models_that_have_the_nodes(option: str, tmp_path: Path) -> None:
+    models = []
+    for file, node in (("a", "head"), ("b", "tail")):
+        w = helper.make_tensor("w", TensorProto.FLOAT, [8, 8], [0.25] * 64)
+        x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [8, 8]) for n in "xy")
+        graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"], name=node)], "g", [x], [y], [w])
+        opset = helper.make_opsetid("", 20)
+        models.append(tmp_path / f"{file}.onnx")
+        onnx.save(helper.make_model(graph, opset_imports=[opset], ir_version=9), models[-1])
+    given = Options(target="generic", project="both", **{option: {"*": "f32", "head": "f16", "tai?": "bf16"}})
+    own = [getattr(o, option) for o in driver.options_of(models, given)]
+    assert own == [{"*": "f32", "head": "f16"}, {"*": "f32", "tai?": "bf16"}]
+    driver.compile_project(models, tmp_path / "out", given)
+    with pytest.raises(UsageError, match="no node is named 'hea'"):
+        list(driver.options_of(models, Options(**{option: {"hea": "f16"}})))
+
+
+def test_a_model_that_cannot_be_compiled_may_have_the_nodes(tmp_path: Path) -> None:
+    """`check` says of each model what is wrong with it."""
+    models = [write_model("residual", tmp_path), tmp_path / "unknown.onnx"]
+    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [8]) for n in "xy")
+    graph = helper.make_graph([helper.make_node("Gone", ["x"], ["y"], name="head", domain="acme")], "g", [x], [y])
+    opsets = [helper.make_opsetid("", 20), helper.make_opsetid("acme", 1)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=9), models[1])
+    given = Options(weights={"head": "f16"})
+    assert [o.weights for o in driver.options_of(models, given)] == [{}, {"head": "f16"}]
 
 
 def test_names_that_shapes_give_to_axes_are_dims_of_a_project(tmp_path: Path) -> None:
