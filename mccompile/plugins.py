@@ -51,14 +51,18 @@ class Plugin:
     package: str
 
     @property
+    def paths(self) -> list[Path]:
+        """Its files."""
+        inside = (path for part in (*FLOORS, TEMPLATES) for path in sorted((self.folder / part).rglob("*")))
+        return [path for path in inside if path.suffix in (".py", ".j2")]
+
+    @property
     def digest(self) -> str:
         """SHA-256 of its files by name, in hexadecimal."""
         total = hashlib.sha256()
-        for part in (*FLOORS, TEMPLATES):
-            for path in sorted((self.folder / part).rglob("*")):
-                if path.suffix in (".py", ".j2"):
-                    data = path.read_bytes()
-                    total.update(f"{path.relative_to(self.folder).as_posix()} {len(data)}\n".encode() + data)
+        for path in self.paths:
+            data = path.read_bytes()
+            total.update(f"{path.relative_to(self.folder).as_posix()} {len(data)}\n".encode() + data)
         return total.hexdigest()
 
 
@@ -158,9 +162,14 @@ class Function:
         return self.header.with_suffix(".py")
 
     @property
+    def paths(self) -> list[Path]:
+        """Its C."""
+        return [p for p in (self.header, self.source) if p is not None]
+
+    @property
     def files(self) -> dict[str, bytes]:
         """What is written beside the generated C, by name."""
-        return {p.name: p.read_bytes() for p in (self.header, self.source) if p is not None}
+        return {p.name: p.read_bytes() for p in self.paths}
 
     @property
     def digest(self) -> str:

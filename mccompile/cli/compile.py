@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -74,8 +75,8 @@ def compile_(
     if tests is not None:
         tests.write()
     if depfile is not None:
-        others = [given[name] for name in ("inputs", "tuning", "data")]
-        _write_rule(depfile, out, models, [path for path in others if path is not None])
+        others = [given[name] for name in ("inputs", "tuning", "data") if given[name] is not None]
+        _write_rule(depfile, out, models, [*others, *o.read_for_options()])
     if reports:
         _write_reports(reports, report, out, {"ram": given["ram"], "flash": given["flash"]})
     if as_json:
@@ -236,19 +237,28 @@ def _require_sense(models: Sequence[Path], given: Mapping[str, Any], reports: tu
 
 
 def _write_rule(depfile: Path, out: Path, models: Sequence[Path], others: Sequence[Path]) -> None:
-    """A rule of make, by which ``out`` is as new as what was read, external data of models included."""
-    from mccompile.ir.files import SUFFIX
+    """A rule of make, by which ``out`` is as new as what was read: external data of models, arrays of IR text,
+    plugins and functions of C included."""
+    from mccompile.ir.files import SUFFIX, arrays_path
     from mccompile.ir.whole import written_whole
     from mccompile.onnxio import model_files
+    from mccompile.plugins import made_with
 
-    files = [f for path in models for f in ([path] if path.suffix == SUFFIX else model_files(path))]
-    files += others
-    result, *read = (str(path).replace(" ", "\\ ").replace("$", "$$") for path in [out / "report.json", *files])
+    texts = [path for path in models if path.suffix == SUFFIX]
+    files = [f for path in models for f in ([path] if path in texts else model_files(path))]
+    files += [path for path in map(arrays_path, texts) if path.exists()]
+    files += [*others, *(path for made in made_with() for path in made.paths)]
+    result, *read = map(_word_of_make, dict.fromkeys([out / "report.json", *files]))
     try:
         with written_whole(depfile) as staged:
             staged.write_text(f"{result}: {' '.join(read)}\n", encoding="utf-8")
     except OSError as e:
         raise UsageError(f"{depfile} cannot be written: {e.strerror}") from e
+
+
+def _word_of_make(path: Path) -> str:
+    """A path in a rule: a backslash before spaces and #, each one in front of these doubled, and a dollar twice."""
+    return re.sub(r"(\\*)([ \t#])", r"\1\1\\\2", str(path)).replace("$", "$$")
 
 
 def _golden_folder(golden: Path | None, out: Path) -> Any:

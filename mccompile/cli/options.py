@@ -34,6 +34,10 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+_READ = f"{__name__}.read"
+"""Of a command's context: `read_for_options`."""
+_ARRAY = ".npy"
+
 CHECK_FAILED = 3
 """The exit code where results differ from the reference."""
 
@@ -172,12 +176,20 @@ def _shapes(
 
 
 def _constants(ctx: click.Context, param: click.Parameter, value: tuple[tuple[str, str], ...]) -> dict[str, Any]:
-    return {name: _constant(text.strip(), param) for name, text in _once(value, param)}
+    texts = {name: text.strip() for name, text in _once(value, param)}
+    ctx.meta[_READ] = [Path(text) for text in texts.values() if text.endswith(_ARRAY)]
+    return {name: _constant(text, param) for name, text in texts.items()}
+
+
+def read_for_options() -> list[Path]:
+    """The files that values of the current command's options were read from."""
+    found: list[Path] = click.get_current_context().meta.get(_READ, [])
+    return found
 
 
 def _constant(text: str, param: click.Parameter) -> Any:
     """A number, true or false, the array in a file, none, or else the name of a dim."""
-    if text.endswith(".npy"):
+    if text.endswith(_ARRAY):
         import numpy as np
 
         try:
