@@ -137,15 +137,15 @@ def test_cmake_links_libm_on_bare_metal(tmp_path: Path) -> None:
     run(cmake, "--build", "b", cwd=tmp_path)
 
 
-def configure(folder: Path, model: str, *cmake: str) -> None:
+def configure(folder: Path, model: str, *cmake: str, before: str = "") -> None:
     """Configure an application whose build compiles a model, given as `mccompile_add_model` takes it, and which runs
-    the network once."""
+    the network once, something else ``before`` it."""
     (folder / "CMakeLists.txt").write_text(
         "cmake_minimum_required(VERSION 3.20)\nproject(app C)\nfind_package(mccompile REQUIRED)\n"
         f"mccompile_add_model(net {model})\nadd_executable(app main.c)\ntarget_link_libraries(app PRIVATE net)\n"
     )
     (folder / "main.c").write_text(
-        '#include "net.h"\nstatic net_arena arena;\nint main(void)\n{\n    net_t net;\n\n'
+        f'#include "net.h"\n{include}static net_arena arena;\nint main(void)\n{{\n    net_t net;\n\n    {before}\n'
         "    return (int)net_init(&net, &arena, net_blob, sizeof(net_blob)) + (int)net_run(&net);\n}\n"
     )
     program = Path(sys.executable).with_name("mccompile")
@@ -157,6 +157,7 @@ def configure(folder: Path, model: str, *cmake: str) -> None:
 @pytest.mark.parametrize("generator", ["Unix Makefiles", "Ninja"])
 def test_a_build_compiles_the_model_and_only_what_changed(generator: str, tmp_path: Path) -> None:
     cmake = needs_tool("cmake")
+    include = '#include "mcc_pool_pthread.h"\n' if before else ""
     needs_tool({"Ninja": "ninja"}.get(generator, "make"))
     (tmp_path / "digits.onnx").write_bytes(DIGITS.read_bytes())
     configure(tmp_path, "digits.onnx TARGET generic EMBED OPTIONS -O s", cmake, "-G", generator)
@@ -171,18 +172,26 @@ def test_a_build_compiles_the_model_and_only_what_changed(generator: str, tmp_pa
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("options", ["TARGET generic OPTIONS --split-kernels", "TARGETS x86-64-v2 x86-64-v3"])
+@pytest.mark.parametrize("options", SEVERAL)
 def test_a_build_of_several_c_files(options: str, tmp_path: Path) -> None:
     cmake = needs_tool("cmake")
     if not runs_here("x86-64-v2"):
         pytest.skip("no x86-64")
-    configure(tmp_path, f"{DIGITS} EMBED {options}", cmake)
+    pool = "mcc_pool_pthread_stop(mcc_pool_pthread_start(1u));" if "pool" in options else ""
+    configure(tmp_path, f"{DIGITS} {options}", cmake, before=pool)
     run(cmake, "--build", ".", cwd=tmp_path)
     run("./app", cwd=tmp_path)
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("targets", [(), ("generic", "x86-64-v2")])
+SEVERAL = (
+    "EMBED TARGET generic OPTIONS --split-kernels",
+    "EMBED TARGETS x86-64-v2 x86-64-v3",
+    "TARGET generic OPTIONS --embed --threads 2 --pthread-pool",
+)
+
+
 def test_the_crate_runs(targets: tuple[str, ...], tmp_path: Path) -> None:
     cargo = needs_tool("cargo")
     if not list(CRATES.glob("cc-1*")):
