@@ -283,7 +283,7 @@ def model_facts(
     """
     pool = pool or KernelPool(program.name)
     kernels, calls = render_kernels(program, target, pool)
-    ids = unique_identifiers((b.name for b in program.module.buffers), taken=("end_",), short=True)
+    ids = unique_identifiers((b.name for b in program.module.buffers), taken=("end_",), short=True, members=True)
     ids |= {kept.name: ids[given.name] for kept, given in program.module.state.items()}
     weights, total = _weight_members(program, ids)
     tensors = tuple(

@@ -10,6 +10,11 @@ from typing import Final
 from mccompile.ir.errors import UsageError
 from mccompile.ir.names import own_part
 
+_STANDARD_TYPES: Final = frozenset(
+    [f"{sign}int{kind}{bits}_t" for sign in ("", "u") for kind in ("", "_least", "_fast") for bits in (8, 16, 32, 64)]
+    + "intmax_t uintmax_t intptr_t uintptr_t size_t ptrdiff_t wchar_t max_align_t".split()
+)
+"""Types of stdint.h and stddef.h: a member of a struct in C++ may not be called as a type that stands before it."""
 _KEYWORDS: Final = frozenset(
     "auto break case char const continue default do double else enum extern float for goto if inline int long "
     "register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while "
@@ -17,14 +22,22 @@ _KEYWORDS: Final = frozenset(
     "co_yield compl concept consteval constexpr constinit const_cast decltype delete dynamic_cast explicit export "
     "false friend mutable namespace new noexcept not not_eq nullptr operator or or_eq private protected public "
     "reinterpret_cast requires static_assert static_cast template this thread_local throw true try typeid typename "
-    "using virtual wchar_t xor xor_eq linux unix main bytes".split()
-)
+    "using virtual xor xor_eq linux unix main bytes".split()
+) | _STANDARD_TYPES
 _MACRO: Final = re.compile(
     r"NULL|NAN|INFINITY|EOF|BUFSIZ|RAND_MAX|errno|std(in|out|err)|I|complex|assert|HUGE_VALF?L?|math_errhandling|"
     r"(U?INT|SIZE|SSIZE|PTRDIFF|U?CHAR|SCHAR|U?SHRT|U?LONG|U?LLONG|WCHAR|WINT|SIG_ATOMIC)\w*_(MAX|MIN)|"
     r"(U?INT_(MAX|MIN))|(FP|FLT|DBL|LDBL|M|MCC|SEEK|CHAR)_\w+"
 )
 """Object-like macros of the standard headers and of mcc.h: they would be replaced wherever they stand."""
+_ARDUINO: Final = re.compile(
+    r"HIGH|LOW|INPUT(_(PULLUP|PULLDOWN|ANALOG|FLOATING))?|OUTPUT(_OPEN_?DRAIN)?|ANALOG|PULLUP|PULLDOWN|OPEN_DRAIN|"
+    r"(HALF_|TWO_)?PI|EULER|DEG_TO_RAD|RAD_TO_DEG|SERIAL|DISPLAY|[LM]SBFIRST|CHANGE|FALLING|RISING|ONLOW|ONHIGH|"
+    r"DEFAULT|(AR_)?(INTERNAL|EXTERNAL|VDD)\w*|NOT_\w+|NUM_\w+|PIN_\w+|LED_\w+|USB_\w+|F_CPU|ARDUINO\w*|Serial\w*|"
+    r"SS\d?|MOSI\d?|MISO\d?|SCK\d?|SDA\d?|SCL\d?|T[XR]X?\d?|DAC\d?|A\d+|D\d+|B[01]+|BIN|OCT|DEC|HEX|"
+    r"P[A-L]\d{0,2}|TIMER\d\w*|SPI_\w+|IRAM_ATTR|DRAM_ATTR|PROGMEM"
+)
+"""Object-like macros of Arduino's cores: sketches, and C++ for PlatformIO, include our header behind Arduino.h."""
 
 _HEADERS: Final = (
     "assert complex ctype errno fenv float inttypes iso646 limits locale math setjmp signal stdalign stdarg "
@@ -35,8 +48,19 @@ _TYPES: Final = (
     "int8 int16 int32 int64 uint8 uint16 uint32 uint64 intmax uintmax intptr uintptr size ssize ptrdiff off time "
     "clock div ldiv lldiv fpos mode pid dev ino uid gid id key float double max_align sig_atomic regex locale"
 ).split()
-_MODEL_NAMES: Final = frozenset([*_HEADERS, *_TYPES, "example_main", "test", "report", "cmakelists"])
-"""Prefixes whose files or types (``<name>.h``, ``<name>_t``) would hide those of the system or of ours."""
+_CMAKE: Final = (
+    "all all_build clean depend edit_cache help install list_install_components package package_source preinstall "
+    "rebuild_cache run_tests zero_check debug optimized general cmake"
+).split()
+"""Targets that CMake or its generators have, words of target_link_libraries, and what CMake's own variables begin
+with."""
+_LIBRARIES: Final = "c m dl rt pthread gcc".split()
+"""What toolchains link by name: a library that is called so would be linked in their place."""
+_MODEL_NAMES: Final = frozenset(
+    [*_HEADERS, *_TYPES, *_CMAKE, *_LIBRARIES, "example_main", "test", "report", "cmakelists"]
+)
+"""Prefixes whose files or types (``<name>.h``, ``<name>_t``) would hide those of the system or of ours, or that build
+systems have another meaning for."""
 
 MAX_IDENTIFIER: Final = 40
 """With prefix and number still among the 63 characters that C99 compilers tell apart."""
@@ -61,7 +85,7 @@ def identifier(name: str) -> str:
 def model_name(name: str) -> str:
     """The prefix of everything generated and the files' name, made of a model's or file's name.
 
-    Lower case; never a name of the standard library's headers and types or of the runtime.
+    Lower case; never a name of the standard library's headers and types, of the runtime, or of build systems.
     """
     text = identifier(name.lower()).rstrip("_")
     taken = text in _KEYWORDS or text in _MODEL_NAMES or re.match(r"mcc(_|$)", text)
@@ -74,7 +98,7 @@ def given_name(name: str, option: str = "--name") -> str:
     if made != name:
         raise UsageError(
             f"{name!r} cannot be the prefix of C names and files: they are lower case, begin with a letter, have no "
-            f"other characters than letters, digits and _, and hide no header or word of C",
+            f"other characters than letters, digits and _, and hide no header or word of C, or target of CMake",
             hint=f"{option} {made} would do",
         )
     return name
@@ -106,8 +130,11 @@ def _path(name: str) -> tuple[str, ...]:
     return tuple(p for p in parts if p) or (name,)
 
 
-def unique_identifiers(names: Iterable[str], taken: Iterable[str] = (), short: bool = False) -> dict[str, str]:
-    """An identifier for each name, duplicates numbered in order; with ``short`` it is made of `own_parts`.
+def unique_identifiers(
+    names: Iterable[str], taken: Iterable[str] = (), short: bool = False, members: bool = False
+) -> dict[str, str]:
+    """An identifier for each name, duplicates numbered in order; with ``short`` it is made of `own_parts`; as
+    ``members`` they stand alone in a header, where they are no macros of what is included before.
 
     They differ in more than upper and lower case, for macros are made of them.
     """
@@ -117,6 +144,7 @@ def unique_identifiers(names: Iterable[str], taken: Iterable[str] = (), short: b
     table: dict[str, str] = {}
     for name in names:
         base = identifier(own.get(name, name))
+        base += "_" if members and _ARDUINO.fullmatch(base) else ""
         text, n = base, 1
         while text.lower() in used:
             n += 1

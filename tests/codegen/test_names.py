@@ -13,9 +13,11 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import mccompile
+from mccompile import driver
 from mccompile.codegen.names import (
     MAX_IDENTIFIER,
     comment,
+    given_name,
     identifier,
     model_name,
     own_parts,
@@ -23,6 +25,8 @@ from mccompile.codegen.names import (
     unique_identifiers,
 )
 from mccompile.codegen.wrapping import COLUMNS
+from mccompile.driver import Options
+from mccompile.ir.errors import UsageError
 from mccompile.targets.target import resolve, strict_warnings
 from tests._skips import needs_tool
 
@@ -48,6 +52,7 @@ HOSTILE = (
 WORDS = (
     *("int", "class", "NULL", "NAN", "INT32_MAX", "errno", "bytes", "main", "linux", "I", "and", "concept"),
     *("a", "A", "a.b", "a_b", "a-b", "a__b", "_a_b_", "a_b_2", "0", "1.5", "...", "__", "end_", "at_", "guard_", "v"),
+    *("dims0", "dims1", "dims1_", "DIM0", "uint8_t", "uint32_t", "float_t", "INPUT", "OUTPUT", "B101", "A0", "PI"),
     *("net", "st", "w", "y0", "x0", "expect", "payload", "arena", "weights", "mcc_status", "MCC_OK", "pad0_"),
 )
 
@@ -134,7 +139,7 @@ def test_equal_paths_are_numbered() -> None:
 
 MODEL_NAMES = (
     *("math", "stdio", "string", "mcc", "mcc_blob", "MCC", "int32", "size", "float", "time", "main", "example_main"),
-    *("9lives", "größe", "a b-c.d", "___", "Int", "x" * 200, "NULL", "class", "assert", "errno", "test"),
+    *("9lives", "größe", "a b-c.d", "___", "Int", "x" * 200, "NULL", "class", "assert", "errno", "test", "uint8_t"),
 )
 
 
@@ -149,6 +154,48 @@ def test_model_names(name: str, tmp_path: Path) -> None:
     header = tmp_path / "out" / f"{report['model']['name']}.h"
     as_cpp = [needs_tool("g++"), "-std=c++11", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-x", "c++"]
     subprocess.run([*as_cpp, str(header), "-Wno-pragma-once-outside-header"], check=True)
+
+
+@pytest.mark.parametrize("name", ["dims0", "dims1", "dims_of_input0", "labels", "x_dims0"])
+def test_tensors_that_tables_might_be_called_as(name: str, tmp_path: Path) -> None:
+    """Of one target, and of several whose choice has the tables."""
+    path = tmp_path / "net.onnx"
+    onnx.save(_model([name, "x"]), path)
+    for targets, out in ((), "one"), (("generic", "x86-64-v2"), "several"):
+        if targets:
+            driver.compile_choice(path, tmp_path / out, Options(targets=targets))
+        else:
+            driver.compile(path, tmp_path / out, Options(target="generic"))
+        command = [needs_tool("gcc"), "-std=c99", "-fsyntax-only", "net.c"]
+        subprocess.run(command, cwd=tmp_path / out, check=True)
+
+
+TYPES_AND_MACROS = (
+    *("uint8_t", "int32_t", "size_t", "uint_fast8_t", "INPUT", "OUTPUT", "HIGH", "DEFAULT", "PI", "A0", "B101"),
+)
+
+
+def test_the_header_compiles_behind_that_of_arduino(tmp_path: Path) -> None:
+    """As C++, where no member is called as a type before it; macros of Arduino.h replace words that stand alone."""
+    path = tmp_path / "net.onnx"
+    onnx.save(_model(TYPES_AND_MACROS), path)
+    for io in ("arena", "caller"):
+        mccompile.compile(path, tmp_path / io, target="generic", io=io)
+        macros = "".join(f"#define {n} 0x1\n" for n in TYPES_AND_MACROS if n.isupper())
+        get = "const float *get(const net_t *net)\n{\n    return net_input_OUTPUT(net);\n}\n"
+        (tmp_path / io / "main.cpp").write_text(f'{macros}#include "net.h"\n{get}')
+        command = [needs_tool("g++"), "-std=c++11", "-Wall", "-Werror", "-fsyntax-only", "main.cpp"]
+        subprocess.run(command, cwd=tmp_path / io, check=True)
+
+
+def test_models_are_not_called_as_what_build_systems_have() -> None:
+    """Targets of CMake, words of target_link_libraries, libraries that are linked by name, variables of CMake."""
+    targets = "all help install clean package depend edit_cache rebuild_cache test".split()
+    for name in (*targets, "debug", "optimized", "m", "c", "cmake"):
+        assert model_name(name) == f"net_{name}"
+        with pytest.raises(UsageError, match=f"'{name}' cannot be the prefix"):
+            given_name(name)
+    assert [model_name(n) for n in ("mnist", "cleaner", "alls")] == ["mnist", "cleaner", "alls"]
 
 
 def test_identifiers_are_unique_beyond_case_and_short() -> None:
