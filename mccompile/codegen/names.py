@@ -170,17 +170,27 @@ def label(name: str, room: int = MAX_LABEL) -> str:
     return comment(own_part(name, room))
 
 
+def rust_string(text: str) -> str:
+    """A string literal of Rust that is ``text``, in ASCII; cut as `string_literal` does."""
+    shown = ("\\" + c if c in '"\\' else c if " " <= c <= "~" else f"\\u{{{ord(c):x}}}" for c in _cut(text))
+    return f'"{"".join(shown)}"'
+
+
 def string_literal(text: str) -> str:
     """The inside of a C string literal that is ``text`` in UTF-8, cut to `MAX_STRING_BYTES`.
 
     A long one is several literals side by side, so that lines may be broken between them.
     """
-    cut = text.encode()[:MAX_STRING_BYTES].decode(errors="ignore").encode()
     plain = set(range(0x20, 0x7F)) - set(b'"\\?')
-    shown = [chr(b) if b in plain else f"\\{b:03o}" for b in cut]
+    shown = [chr(b) if b in plain else f"\\{b:03o}" for b in _cut(text).encode()]
     pieces: list[str] = [""]
     for c in shown:
         if len(pieces[-1]) + len(c) > MAX_LITERAL:
             pieces.append("")
         pieces[-1] += c
     return '" "'.join(pieces)
+
+
+def _cut(text: str) -> str:
+    """Its first `MAX_STRING_BYTES` bytes of UTF-8, without a part of a character."""
+    return text.encode()[:MAX_STRING_BYTES].decode(errors="ignore")

@@ -17,6 +17,7 @@ A package is a folder of `kernels_templates/_packages`: templates, and ``package
 from __future__ import annotations
 
 import functools
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import PurePosixPath
@@ -153,6 +154,12 @@ class Content:
     def pthreads(self) -> bool:
         """Whether a pool of POSIX threads is one of the files."""
         return POOL_OF_THREADS in self.names
+
+    @property
+    def printed(self) -> str:
+        """A regular expression for the line of the example that has the first output; empty where there is none."""
+        shown = next((t.shape_text for m in self.models for t in m.outputs), None)
+        return "" if shown is None else f"{re.escape(shown)}:"
 
     @property
     def sources(self) -> list[str]:

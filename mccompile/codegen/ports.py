@@ -12,7 +12,7 @@ import numpy as np
 from mccompile._dataclass import dataclass
 from mccompile.codegen.c_expr import literal
 from mccompile.codegen.extents import c_number, shape_text
-from mccompile.codegen.names import MAX_STRING_BYTES, comment, string_literal, unique_identifiers
+from mccompile.codegen.names import MAX_STRING_BYTES, comment, rust_string, string_literal, unique_identifiers
 from mccompile.importer.labels import Legend
 from mccompile.interface.tensors import Interface, Quantisation
 from mccompile.ir.dims import bound, symbols, varies
@@ -109,6 +109,10 @@ class Port:
     @property
     def c_string(self) -> str:
         return string_literal(self.name)
+
+    @property
+    def rust_string(self) -> str:
+        return rust_string(self.name)
 
     @property
     def bytes(self) -> str:

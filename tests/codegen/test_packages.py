@@ -8,6 +8,7 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
+from typing import Any
 
 import onnx
 import pytest
@@ -35,6 +36,18 @@ def two(folder: Path, package: str) -> Path:
     options = Options(target="generic", package=package, project="both", share_arena=True)
     driver.compile_project(models, folder, options)
     return folder
+
+
+def small(folder: Path, name: str = "small", y: str = "y", rows: int | str = 2, **more: Any) -> Path:
+    """y of x and h, which is 2 * rows, and h_out, which may be the next h."""
+    inputs = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [rows, 4]) for n in ("x", "h")]
+    outputs = [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in (y, "h_out")]
+    nodes = [helper.make_node("Concat", ["x", "h"], [y], axis=0), helper.make_node("Add", ["x", "h"], ["h_out"])]
+    graph = helper.make_graph(nodes, "g", inputs, outputs[1:] if "state" in more else outputs)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+    (folder / f"{name}.onnx").write_bytes(model.SerializeToString())
+    driver.compile(folder / f"{name}.onnx", folder / "out", Options(target="generic", **more))
+    return folder / "out"
 
 
 def run(*command: str | Path, cwd: Path, **env: str) -> str:
@@ -144,6 +157,7 @@ def configure(folder: Path, model: str, *cmake: str, before: str = "") -> None:
         "cmake_minimum_required(VERSION 3.20)\nproject(app C)\nfind_package(mccompile REQUIRED)\n"
         f"mccompile_add_model(net {model})\nadd_executable(app main.c)\ntarget_link_libraries(app PRIVATE net)\n"
     )
+    include = '#include "mcc_pool_pthread.h"\n' if before else ""
     (folder / "main.c").write_text(
         f'#include "net.h"\n{include}static net_arena arena;\nint main(void)\n{{\n    net_t net;\n\n    {before}\n'
         "    return (int)net_init(&net, &arena, net_blob, sizeof(net_blob)) + (int)net_run(&net);\n}\n"
@@ -157,7 +171,6 @@ def configure(folder: Path, model: str, *cmake: str, before: str = "") -> None:
 @pytest.mark.parametrize("generator", ["Unix Makefiles", "Ninja"])
 def test_a_build_compiles_the_model_and_only_what_changed(generator: str, tmp_path: Path) -> None:
     cmake = needs_tool("cmake")
-    include = '#include "mcc_pool_pthread.h"\n' if before else ""
     needs_tool({"Ninja": "ninja"}.get(generator, "make"))
     (tmp_path / "digits.onnx").write_bytes(DIGITS.read_bytes())
     configure(tmp_path, "digits.onnx TARGET generic EMBED OPTIONS -O s", cmake, "-G", generator)
@@ -169,6 +182,13 @@ def test_a_build_compiles_the_model_and_only_what_changed(generator: str, tmp_pa
     os.utime(tmp_path / "digits.onnx", (later, later))
     assert "Compiling the network net" in run(cmake, "--build", ".", cwd=tmp_path)
     assert (tmp_path / "libnet.a").stat().st_mtime_ns == before
+
+
+SEVERAL = (
+    "EMBED TARGET generic OPTIONS --split-kernels",
+    "EMBED TARGETS x86-64-v2 x86-64-v3",
+    "TARGET generic OPTIONS --embed --threads 2 --pthread-pool",
+)
 
 
 @pytest.mark.thorough
@@ -184,14 +204,14 @@ def test_a_build_of_several_c_files(options: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
+def test_a_build_has_the_name_and_the_target_itself(tmp_path: Path) -> None:
+    cmake = needs_tool("cmake")
+    with pytest.raises(AssertionError, match="--target is not for OPTIONS"):
+        configure(tmp_path, f"{DIGITS} OPTIONS --target=generic", cmake)
+
+
+@pytest.mark.thorough
 @pytest.mark.parametrize("targets", [(), ("generic", "x86-64-v2")])
-SEVERAL = (
-    "EMBED TARGET generic OPTIONS --split-kernels",
-    "EMBED TARGETS x86-64-v2 x86-64-v3",
-    "TARGET generic OPTIONS --embed --threads 2 --pthread-pool",
-)
-
-
 def test_the_crate_runs(targets: tuple[str, ...], tmp_path: Path) -> None:
     cargo = needs_tool("cargo")
     if not list(CRATES.glob("cc-1*")):
@@ -212,6 +232,44 @@ def test_the_crate_runs(targets: tuple[str, ...], tmp_path: Path) -> None:
     assert first == pytest.approx(-2.445286, abs=1e-5)
 
 
+FIELDS = {
+    "threads": {"threads": 4},
+    "growing": {"dims": {"n": "0..7"}, "state": {"present": "past"}, "threads": 4},
+    "caller": {"dims": {"n": "1..8"}, "io": "caller"},
+}
+
+
+@pytest.mark.parametrize("case", FIELDS)
+def test_the_crate_has_the_fields_of_the_struct_in_c(case: str, tmp_path: Path) -> None:
+    rows: list[int | str] = [1, "n", 4]
+    values = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [1, 1, 4]) for n in ("x", "o")]
+    values += [helper.make_tensor_value_info(n, TensorProto.FLOAT, r) for n, r in (("past", rows), ("r", rows))]
+    values += [helper.make_tensor_value_info("present", TensorProto.FLOAT, [1, "m", 4])]
+    nodes = [helper.make_node("Relu", ["past"], ["r"]), helper.make_node("Neg", ["x"], ["o"])]
+    nodes += [helper.make_node("Concat", ["past", "x"], ["present"], axis=1)]
+    graph = helper.make_graph(nodes, "g", [values[0], values[2]], [values[1], values[3], values[4]])
+    opset = helper.make_opsetid("", 20)
+    onnx.save(helper.make_model(graph, opset_imports=[opset], ir_version=9), tmp_path / "net.onnx")
+    given: dict[str, Any] = {"dims": {"n": 2}, **FIELDS[case]}
+    driver.compile(tmp_path / "net.onnx", tmp_path / "out", Options(target="generic", package="cargo", **given))
+    in_c, in_rust = ((tmp_path / "out" / path).read_text() for path in ("csrc/net.h", "src/lib.rs"))
+    (of_c,) = re.findall(r"typedef struct net_t \{(.*?)\n\}", in_c, re.DOTALL)
+    (of_rust,) = re.findall(r"pub struct net_t \{(.*?)\n\}", in_rust, re.DOTALL)
+    fields = [(name, bool(star)) for star, name in re.findall(r"^ +\w[\w ]* (\*?)(\w+);", of_c, re.M)]
+    assert fields == [(name, kind.startswith("*")) for name, kind in re.findall(r"(\w+): (.*),", of_rust)]
+    assert ("net_set_pool" in in_rust) == ("threads" in given)
+    assert ("ran_n" in of_rust) == (case == "growing")
+
+
+def test_the_example_of_the_crate_prints_any_name(tmp_path: Path) -> None:
+    name = 'größe/µ quote"s \\ {} what??/ a\nb' + "x" * 100
+    rustc, folder = needs_tool("rustc"), small(tmp_path, y=name, package="cargo")
+    shown, _ = re.findall(r"println!\(.*?, (\".*\"), \"f32", (folder / "examples" / "zeros.rs").read_text())
+    (tmp_path / "main.rs").write_text(f'fn main() {{\n    print!("{{}}", {shown});\n}}\n')
+    run(rustc, "main.rs", cwd=tmp_path)
+    assert run("./main", cwd=tmp_path) == name
+
+
 @pytest.mark.parametrize(("package", "file"), [("platformio", "library.json"), ("arduino", "library.properties")])
 def test_manifests_of_platformio_and_arduino(package: str, file: str, tmp_path: Path) -> None:
     pytest.importorskip("platformio")
@@ -230,16 +288,39 @@ def test_the_component_of_esp_idf(tmp_path: Path) -> None:
     assert str(found.dependencies) == "{'idf': '>=5.0'}"
 
 
+@pytest.mark.parametrize("rows", [2, "n"])
+def test_the_sample_of_zephyr_looks_for_the_first_output(rows: int | str, tmp_path: Path) -> None:
+    yaml = pytest.importorskip("yaml")
+    folder = small(tmp_path, rows=rows, dims={"n": "1..8"} if rows == "n" else {}, package="zephyr")
+    main = (folder / "samples" / "small" / "src" / "main.c").read_text()
+    (shown,) = re.findall(r'printf\("%s (.*?:)", "y"\)', main)
+    sample = yaml.safe_load((folder / "samples" / "small" / "sample.yaml").read_text())
+    (pattern,) = sample["tests"]["sample.small"]["harness_config"]["regex"]
+    assert re.fullmatch(pattern, shown)
+
+
+def test_the_sample_of_zephyr_without_outputs_is_only_built(tmp_path: Path) -> None:
+    yaml, folder = pytest.importorskip("yaml"), small(tmp_path, state={"h_out": "h"}, package="zephyr")
+    sample = yaml.safe_load((folder / "samples" / "small" / "sample.yaml").read_text())
+    assert sample["tests"]["sample.small"] == {"tags": "small", "build_only": True}
+
+
 def test_kconfig_and_module_of_zephyr(tmp_path: Path) -> None:
     kconfiglib, yaml = pytest.importorskip("kconfiglib"), pytest.importorskip("yaml")
     folder = one(tmp_path / "net", "zephyr")
     module = yaml.safe_load((folder / "zephyr" / "module.yml").read_text())
     assert (folder / module["build"]["cmake"] / "CMakeLists.txt").is_file()
     symbols = kconfiglib.Kconfig(str(folder / module["build"]["kconfig"])).syms
-    assert symbols["DIGITS"].nodes[0].prompt[0] == "digits"
+    assert symbols["MCCOMPILE_DIGITS"].nodes[0].prompt[0] == "digits"
     sample = yaml.safe_load((folder / "samples" / "digits" / "sample.yaml").read_text())
     (pattern,) = sample["tests"]["sample.digits"]["harness_config"]["regex"]
     assert re.search(pattern, "scores f32[1,10]: -2.4")
+
+
+@pytest.mark.parametrize("name", ["a--b---", "a & b <c>"])
+def test_the_description_of_a_cmsis_pack_with_the_name_of_a_file(name: str, tmp_path: Path) -> None:
+    (path,) = small(tmp_path, name, package="cmsis-pack").glob("*.pdsc")
+    ElementTree.parse(path)
 
 
 def test_the_description_of_a_cmsis_pack(tmp_path: Path) -> None:
