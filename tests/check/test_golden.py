@@ -150,18 +150,18 @@ def test_one_wrong_element_of_any_type_fails(tmp_path: Path, name: str, index: i
 def test_channels_are_judged_apart(tmp_path: Path) -> None:
     array = np.ones((1, 2, 3), np.float32)
     array[:, 0] = 1000
-    model = identities(tmp_path / "m.onnx", {"y": array})
+    model = identities(tmp_path / "net.onnx", {"y": array})
     given = array.copy()
     given[0, 1, 2] += 5e-3
     out = tmp_path / "out"
     driver.compile(model, out, EMBED, extra=lambda c: golden_files(c, {"x_y": given}, {"y": array}))
-    done = build_and_run(out, "m")
+    done = build_and_run(out, "net")
     assert done.returncode == 1
     assert "at element 5" in done.stdout
     given[0] = array[0]
     given[0, 0, 1] += 5e-3
     driver.compile(model, out, EMBED, extra=lambda c: golden_files(c, {"x_y": given}, {"y": array}))
-    assert build_and_run(out, "m").returncode == 0
+    assert build_and_run(out, "net").returncode == 0
 
 
 def test_what_is_too_large_or_does_not_fit_is_refused(tmp_path: Path) -> None:

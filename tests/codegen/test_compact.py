@@ -89,9 +89,9 @@ def test_depthwise(extent: int, stride: int, channels: int, kernel: int, target:
 
 def _heights(model: onnx.ModelProto, folder: Path) -> list[int]:
     """How many tiles of different heights each product has."""
-    onnx.save(model, folder / "m.onnx")
-    text = compile_files(folder / "m.onnx", Options(target="x86-64-v3"))[1]["m.c"].decode()
-    tiles = {(kernel, rows) for kernel, rows in re.findall(r"\bm_(k\d+)_matmul_(\d+)x\d+\(", text)}
+    onnx.save(model, folder / "net.onnx")
+    text = compile_files(folder / "net.onnx", Options(target="x86-64-v3"))[1]["net.c"].decode()
+    tiles = {(kernel, rows) for kernel, rows in re.findall(r"\bnet_(k\d+)_matmul_(\d+)x\d+\(", text)}
     return sorted(Counter(kernel for kernel, _ in tiles).values())
 
 

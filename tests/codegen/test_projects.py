@@ -343,6 +343,6 @@ def test_names_that_shapes_give_to_axes_are_dims_of_a_project(tmp_path: Path) ->
     maker.node("Relu", [maker.input("open", [None, 3])], "y")
     onnx.save(maker.model(["y"]), tmp_path / "open.onnx")
     models = [tmp_path / "open.onnx", *_models(tmp_path)]
-    given = Options(target="generic", project="all", input_shapes={"open": ["rows", 3]}, dims={"rows": "1..5"})
+    given = Options(target="generic", project="open_ones", input_shapes={"open": ["rows", 3]}, dims={"rows": "1..5"})
     made = driver.compile_project(models, tmp_path / "out", given)
     assert [d["name"] for d in made.report["models"]["open"]["dims"]] == ["rows"]

@@ -74,7 +74,7 @@ def test_run_time_indices_are_checked(kernel: str, dtype: type, tmp_path: Path) 
         inputs["updates"] = updates
     node = helper.make_node(op_type, list(inputs), ["y"], **attrs)
     path = build_model(tmp_path / "m.onnx", [node], inputs, {})
-    mccompile.compile(path, tmp_path / "out", target="generic", name="m")
+    mccompile.compile(path, tmp_path / "out", target="generic", name="net")
     net = mccompile.load(tmp_path / "out")
     assert np.array_equal(net.run(inputs)["y"], expect(path, inputs))
     wide = [2**31 - 1, -(2**31)] + ([2**32, -(2**63)] if dtype is np.int64 else [])
@@ -100,7 +100,7 @@ def test_scattering_into_memory_that_is_not_needed_again_does_not_copy(kernel: s
         helper.make_node(op_type, ["data", "indices", "updates"], ["y"], **attrs),
     ]
     path = build_model(tmp_path / "m.onnx", nodes, inputs, {})
-    mccompile.compile(path, tmp_path / "out", target="generic", name="m")
+    mccompile.compile(path, tmp_path / "out", target="generic", name="net")
     net = mccompile.load(tmp_path / "out")
     assert ["y", "data"] in net.report["memory"]["in_place"]
     for scale in (0.1, -0.2):

@@ -55,7 +55,7 @@ def drawn(r: random.Random, folder: Path) -> tuple[IR, str]:
         try:
             model = case_model(front_end, front_end.sample(SeededDraw(r.randint(0, 10**6))))
             (folder / "m.onnx").write_bytes(model.SerializeToString())
-            options = Options(target=r.choice(["generic", "x86-64-v3"]), opt_level=r.choice(["O0", "O2"]), name="m")
+            options = Options(target=r.choice(["generic", "x86-64-v3"]), opt_level=r.choice(["O0", "O2"]), name="net")
             c = import_graph(folder / "m.onnx", options)
             stage = r.randint(0, 2)
             if stage == 0:
@@ -77,6 +77,6 @@ def attack(seed: int) -> Work:
         vouched = r.random() < (SEALED_GRAPHS if isinstance(ir, Graph) else SEALED)
         path.write_text(resealed(text) if vouched else text)
         say(text)
-        return judged(path, Options(target=target, name="m"), text[:2000], folder, r, runs=not vouched)
+        return judged(path, Options(target=target, name="net"), text[:2000], folder, r, runs=not vouched)
 
     return work
