@@ -211,9 +211,8 @@ class _Tree:
     def _named(self, t: int, step: Call | Fill) -> list[Buffer]:
         """The buffers that the statement of a step names."""
         loops = [b for loop in step.loops for b in (loop.turn, *loop.asked)]
-        counts = step.counts if isinstance(step, Call) else ()
         views = self.calls[t].pointers if _parts(self.calls[t]) is None else _results(step)
-        return [*(v.buffer for v in views), *(b for b, _ in step.when), *counts, *loops]
+        return [*(v.buffer for v in views), *(b for b, _ in step.when), *step.counts, *loops]
 
     def _repeat(self, turns: Turns) -> Repeat:
         loop = turns.loop

@@ -166,26 +166,36 @@ def number_names(call: Call) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Fill:
-    """Set every element of a view to a value; a halo is filled in every run, for arenas keep nothing."""
+    """Set every element of a view to a value; a halo is filled in every run, for arenas keep nothing.
+
+    ``counts`` hold extents that kernels have counted, on which the numbers of the view depend.
+    """
 
     view: View
     value: float
     when: tuple[Condition, ...] = ()
     loops: tuple[Loop, ...] = ()
+    counts: tuple[Buffer, ...] = ()
+
+    def with_counts(self, counts: Mapping[str, Buffer]) -> Fill:
+        """The fill with those of the buffers, by symbol, that its view depends on."""
+        numbers = (*self.view.shape, *self.view.strides, self.view.offset)
+        found = tuple(dict.fromkeys(counts[s.name] for s in symbols(*numbers) if s.name in counts))
+        return replace(self, counts=found) if found else self
 
     def at(self, values: Mapping[str, int]) -> Fill:
         """The fill of its view where symbols of extents have values."""
         return replace(self, view=self.view.at(values))
 
     def buffers(self) -> list[Buffer]:
-        return list(dict.fromkeys([self.view.buffer, *_deciding(self)]))
+        return list(dict.fromkeys([self.view.buffer, *self.counts, *_deciding(self)]))
 
     def written(self) -> list[Buffer]:
         return [self.view.buffer]
 
     def asked(self) -> list[Buffer]:
-        """The buffers that say whether and how often it is made."""
-        return _deciding(self)
+        """The buffers that say whether, how often and how far it goes."""
+        return [*_deciding(self), *self.counts]
 
 
 @dataclass(frozen=True)
@@ -273,8 +283,10 @@ class KernelModule:
                 raise InternalError("the steps of a loop are no neighbours")
             begun = [loop for loop in step.loops if loop not in around]
             around = step.loops
-            asked = [*(b for b, _ in step.when), *(step.counts if isinstance(step, Call) else ())]
-            asked = [*(b for loop in begun for b in loop.asked), *asked]
+            unasked = [b for b in step.with_counts(self.counts).counts if b not in step.counts]
+            if unasked:
+                raise InternalError(f"a step depends on what is in {unasked[0].name}, and does not ask for it")
+            asked = [*(b for loop in begun for b in loop.asked), *(b for b, _ in step.when), *step.counts]
             written.update(loop.turn for loop in begun)
             early = [b for b in asked if b not in written]
             if early:

@@ -240,7 +240,8 @@ class _Parser:
         step: Call | Fill
         if self.s.accept("fill"):
             view = self.view()
-            step = Fill(view, literal(self.s.pattern(_NUMBER, "a number")), self.conditions(), self.around())
+            value = literal(self.s.pattern(_NUMBER, "a number"))
+            step = Fill(view, value, self.conditions(), self.around()).with_counts(self.module.counts)
         else:
             self.s.expect("call")
             step = self.call()

@@ -203,6 +203,23 @@ def _by_element(step: Step, result: View, place: View) -> bool:
     return alike and set(read) <= set(step.inplace) and place.buffer not in deciding
 
 
+def _late_background(state: State, i: int, source: Buffer, place: Buffer) -> str | None:
+    """Why what step i copies cannot be made in its place at once: a background there comes before whatever is written
+    on it, but behind what says how far and how often it is filled in."""
+    makers = [(k, s) for k, s in state.around(source) if k != i]
+    if not makers:
+        return None
+    first, maker = makers[0]
+    for _, fill in state.around(place):
+        if isinstance(fill, Fill):
+            if fill.loops != maker.loops[: len(fill.loops)]:
+                return "a loop fills in the background"
+            late = [b for b in fill.asked() for k, s in state.around(b) if k >= first and b in s.written()]
+            if late:
+                return f"how far the background goes is counted later, in {late[0].name}"
+    return None
+
+
 def _strided(view: View) -> bool:
     return innermost_stride(view) not in (0, 1)
 
@@ -218,6 +235,8 @@ def _write_through(state: State, i: int, target: Target) -> State | str:
         return "its source is an input, an output, constant, or has a halo"
     if buffer in state.carried or (result.buffer in state.carried and not _may_carry(state, i, source, result)):
         return "what a loop carries is still read"
+    if (why := _late_background(state, i, buffer, result.buffer)) is not None:
+        return why
     changes: dict[int, Step | None] = {i: None}
     for k, step in state.around(buffer):
         if k != i:

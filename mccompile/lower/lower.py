@@ -175,7 +175,7 @@ class _Builder:
             Call(
                 "copy.generic", self.node.op, None, (view,), (whole(copy),), origins=origins, when=self.when,
                 loops=self.loops,
-            )
+            ).with_counts(self.module.counts)
         )  # fmt: skip
         return whole(copy)
 
@@ -230,7 +230,8 @@ class _Builder:
 
     def fill(self, view: View, value: float) -> None:
         merged = collapse([view])
-        self.steps.append(Fill(view if isinstance(merged, str) else merged[0], value, self.when, self.loops))
+        fill = Fill(view if isinstance(merged, str) else merged[0], value, self.when, self.loops)
+        self.steps.append(fill.with_counts(self.module.counts))
 
     def call(
         self,

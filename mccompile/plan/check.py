@@ -242,8 +242,7 @@ def _touched(step: Call | Fill) -> Iterator[Buffer]:
     yield from (v.buffer for v in views if v.buffer.space != "blob")
     yield from (b for b, _ in step.when)
     yield from (b for loop in step.loops for b in (loop.turn, *loop.asked) if b.space != "blob")
-    if isinstance(step, Call):
-        yield from step.counts
+    yield from step.counts
     if isinstance(step, Call) and step.scratch is not None:
         yield step.scratch
 
@@ -313,6 +312,7 @@ class _Memory:
 
     def _fill(self, where: str, step: Fill) -> None:
         """A background comes before what calls write on it, but for calls of another choice."""
+        self._expect_asked(where, step)
         region, buffer = self._units(step.view), step.view.buffer
         region[...] = _NOBODY
         before = [mine for when, mine in self.written.get(buffer, ()) if not _excluded(when, step.when)]
@@ -327,8 +327,9 @@ class _Memory:
         names = [name for name, b in self.program.module.counts.items() if b is loop.turn]
         trips = self._number_of_turns(loop)
         self._all(loop.turn)[...] = self.number[loop.turn]
-        calls = [step for _, step in turns.steps() if isinstance(step, Call) and loop.turn in step.counts]
-        elsewhere = [v for call in calls for v in call.results if v.varies]
+        by_turn = [step for _, step in turns.steps() if loop.turn in step.counts]
+        results = [v for s in by_turn for v in ((s.view,) if isinstance(s, Fill) else s.results)]
+        elsewhere = [v for v in results if v.varies]
         for turn in range(trips) if elsewhere or trips < 3 else (0, 1, trips - 1):
             self.values.update(dict.fromkeys(names, turn))
             for b in (loop.turn, *loop.asked):
@@ -349,8 +350,7 @@ class _Memory:
         for v in call.inputs:
             if v is not None and v.buffer.space != "blob":
                 self._expect(f"{where} reads {v.buffer.name}", v.buffer, self._read(v))
-        for b in (*call.counts, *(b for b, _ in call.when)):
-            self._expect(f"{where} asks for what is in {b.name}", b, self._all(b))
+        self._expect_asked(where, call)
         regions = [(r.buffer, self._units(r)) for r in call.results]
         if call.scratch is not None:
             regions.append((call.scratch, self._all(call.scratch)))
@@ -361,6 +361,12 @@ class _Memory:
                 self.written.setdefault(r.buffer, []).append((call.when, self._units(r)))
         if call.scratch is not None:
             self._all(call.scratch)[...] = self.number[call.scratch]
+
+    def _expect_asked(self, where: str, step: Call | Fill) -> None:
+        """What says whether and how far a step goes is there."""
+        for b in (*step.counts, *(b for b, _ in step.when)):
+            if b.space != "blob":
+                self._expect(f"{where} asks for what is in {b.name}", b, self._all(b))
 
     def _check_apart(self, where: str, call: Call, written: list[tuple[Buffer, Owners]]) -> None:
         """What the call writes is disjoint from itself and from what it reads, but for offered operands."""

@@ -212,15 +212,25 @@ def _units(steps: list[Step]) -> list[list[int]]:
         inside = around is not None and step.loops[:1] == (around,)
         around = step.loops[0] if step.loops else None
         if inside:
-            fills = [f for b in step.buffers() for f in waiting.pop(b, ())]
-            units[-1] = [*sorted(fills), *units[-1], t]
+            units[-1] = [*_filled_before(step, steps, waiting), *units[-1], t]
             continue
         if isinstance(step, Fill) and not step.loops:
             waiting.setdefault(step.view.buffer, []).append(t)
             continue
-        fills = [f for b in step.buffers() for f in waiting.pop(b, ())]
-        units.append([*sorted(fills), t])
+        units.append([*_filled_before(step, steps, waiting), t])
     return units + list(waiting.values())
+
+
+def _filled_before(step: Step, steps: Sequence[Step], waiting: dict[Buffer, list[int]]) -> list[int]:
+    """The fills that are due right before a step, in order: those of what it touches, and of what these ask for. They
+    are taken from the ``waiting`` ones."""
+    found: list[int] = []
+    touching = [step]
+    while touching:
+        fills = [f for b in touching.pop().buffers() for f in waiting.pop(b, ())]
+        found += fills
+        touching += [steps[f] for f in fills]
+    return sorted(found)
 
 
 def _offer(members: list[Step], number: dict[Buffer, int]) -> Offer:

@@ -8,12 +8,18 @@ from dataclasses import dataclass, fields, replace
 
 import pytest
 
+from mccompile.ir.errors import CompileError, InternalError
 from mccompile.ir.kernel import Block, Call, Fill, KernelModule
+from mccompile.ir.kernel_parse import parse_module
+from mccompile.ir.program import PlanFacts, Program
 from mccompile.ir.types import F32, TensorType
 from mccompile.ir.views import Buffer, whole
+from mccompile.kernels.registry import params_of
+from mccompile.ops.registry import lookup
 from mccompile.plan.alloc.bounds import lower_bound
 from mccompile.plan.alloc.chains import choose_overwrites
 from mccompile.plan.alloc.problem import Interval, Overwrite, Problem
+from mccompile.plan.check import check_program
 from mccompile.plan.oracle import SEARCHES, Oracle
 from mccompile.plan.orders import (
     MOST_READY,
@@ -25,7 +31,7 @@ from mccompile.plan.orders import (
     greedy_order,
     order_problem,
 )
-from mccompile.plan.plan import inplace_offers, lifetimes
+from mccompile.plan.plan import inplace_offers, lifetimes, plan
 from mccompile.plan.schedule import schedule
 
 
@@ -164,6 +170,57 @@ def test_branches_run_one_after_the_other() -> None:
     module = module_of(*steps)
     assert bound_of(module) == 4 * 301
     assert bound_of(schedule(module)) == 4 * 103
+
+
+COUNTED = """kernels @counted extents(k=0..8) target=generic {
+  buffer x : f32[8] arena align=4 role=input
+  buffer y : f32[8] arena align=4 role=output
+  buffer i : i64[1,k] arena align=8 role=output
+  buffer n : i32[] arena align=4 role=count counts=k
+  buffer a : f32[8] arena align=4
+  buffer p : f32[k+8] arena align=4
+  %s
+  call map.generic map {expr={neg(x0)}} (x) -> a
+  fill p 0
+  call copy.generic pad {pads=(0, 3)} (a) -> p[8]{1}
+  call map.generic map {expr={exp(x0)}} (p[8]{1}) -> y
+}"""
+"""The copy and its reader have no counted number: the fill alone asks how many elements there are."""
+COUNTING = ("call nonzero.generic nonzero {count=k} (x) -> i, n", "fill n 3\n  fill i 0")
+
+
+@pytest.mark.parametrize("counting", COUNTING)
+def test_a_fill_waits_for_what_says_how_far_it_goes(counting: str) -> None:
+    module = parse_module(COUNTED % counting, lookup, params_of)
+    steps = list(module.body.linear())
+    (fill,) = (t for t, s in enumerate(steps) if s.written()[0].name == "p" and isinstance(s, Fill))
+    (count,) = (t for t, s in enumerate(steps) if "n" in [b.name for b in s.written()])
+    p = order_problem(module, steps, False)
+    assert "n" in [b.name for b in steps[fill].asked()]
+    for order in (range(len(p.steps)), greedy_order(p), depth_first_order(p), beam_order(p, 64, p.floor())):
+        in_order = [t for u in order for t in p.steps[u]]
+        assert in_order.index(count) < in_order.index(fill)
+    check_program(plan(module))
+    at = {b: 64 * i for i, b in enumerate(module.buffers)}
+    program = Program(module, at, 64 * len(at), 0, PlanFacts(0, 0, 0, "by hand"))
+    check_program(program)
+    program.module.body = Block((steps[fill], *(s for s in steps if s is not steps[fill])))
+    with pytest.raises(InternalError, match="asks for what is in n, where nobody has written"):
+        check_program(program)
+
+
+def test_a_step_that_does_not_ask_for_what_it_depends_on_is_refused() -> None:
+    module = parse_module(COUNTED % COUNTING[0], lookup, params_of)
+    steps = [replace(s, counts=()) if isinstance(s, Fill) else s for s in module.body.linear()]
+    with pytest.raises(InternalError, match="depends on what is in n, and does not ask for it"):
+        replace(module, body=Block(tuple(steps))).verify()
+
+
+def test_a_text_that_fills_what_is_counted_later_is_refused() -> None:
+    counting = COUNTING[0]
+    late = (COUNTED % "").replace("  fill p 0", f"  fill p 0\n  {counting}")
+    with pytest.raises(CompileError, match="what is in n is asked for before it is known"):
+        parse_module(late, lookup, params_of)
 
 
 def test_order_that_is_best_already_stays() -> None:
