@@ -31,6 +31,32 @@ def _product(bits: int, level: int) -> VariantCase:
     return VariantCase(f"scales {bits} {level}", "matmul_quantised.words", build)
 
 
+def _silent(bits: int, level: int, zeros: bool) -> VariantCase:
+    """Three blocks of rows: all weights of the first are the zero point, with a scale far above those of the others;
+    of the second, those of every other column."""
+
+    def build(n: Net) -> Sequence[str]:
+        blocks, few = 3, 8 // bits
+        zero = n.rng.integers(0, 2**bits, (COLUMNS, blocks)) if zeros else np.full((COLUMNS, blocks), 2 ** (bits - 1))
+        weights = n.rng.integers(0, 2**bits, (COLUMNS, blocks, BLOCK))
+        weights[:, 0], weights[::2, 1] = zero[:, 0, None], zero[::2, 1, None]
+        scale = n.rng.uniform(1e-4, 2e-4, (COLUMNS, blocks)).astype(np.float32)
+        scale[:, 0], scale[::2, 1] = 1, 1e3
+        given = [n.input(2, blocks * BLOCK), n.constant(_in_bytes(weights, few)), n.constant(scale.ravel())]
+        if zeros:
+            given.append(n.constant(_in_bytes(np.pad(zero, ((0, 0), (0, -blocks % few))), few).ravel()))
+        sizes = {"K": blocks * BLOCK, "N": COLUMNS, "bits": bits, "block_size": BLOCK}
+        return [n("MatMulNBits", *given, domain="com.microsoft", accuracy_level=level, **sizes)]
+
+    return VariantCase(f"silent {bits} {level} {zeros}", "matmul_quantised.words", build)
+
+
+def _in_bytes(whole: Array, few: int) -> Array:
+    """Whole numbers, so ``few`` to a byte, the first lowest."""
+    by_byte = whole.reshape(*whole.shape[:-1], -1, few).astype(np.uint8)
+    return np.asarray(sum(by_byte[..., i] << (8 // few * i) for i in range(few)), np.uint8)
+
+
 def _operands() -> list[Array]:
     plain = np.random.default_rng(5).uniform(-2, 2, (1, 2 * BLOCK)).astype(np.float32)
     found = [plain, plain * np.float32(1e-25), plain * np.float32(1e30), np.zeros_like(plain)]
@@ -57,3 +83,17 @@ def test_what_is_not_finite_is_so_in_the_generic_kernel(target: str, tmp_path: P
             np.testing.assert_array_equal(np.isfinite(got), np.isfinite(want), where)
             numbers = ~np.isnan(got) if np.isinf(x).any() else np.full(got.shape, True)
             np.testing.assert_allclose(got[numbers], want[numbers], rtol=1e-4, atol=1e-43, err_msg=where)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_blocks_at_the_zero_point_add_nothing(target: str, tmp_path: Path) -> None:
+    """Whatever their scale: results are as near as those of the other blocks allow."""
+    needs_target(target)
+    cases = [_silent(4, 0, zeros=False), _silent(8, 0, zeros=True), _silent(4, 4, zeros=True)]
+    forced = library(cases, target, tmp_path / "forced", flags=["-O1"])
+    x = np.random.default_rng(6).uniform(-2, 2, (2, 3 * BLOCK)).astype(np.float32)
+    for case, ours in zip(cases, forced.built, strict=True):
+        assert case.kernel in kernels_of(ours)
+        inputs = {case.model().graph.input[0].name: x}
+        (got,), (want,) = forced.run(ours, inputs), ours.compilation.graph.evaluate(inputs, wide=True).values()
+        np.testing.assert_allclose(got, want, rtol=0, atol=1e-5 * np.abs(want).max(), err_msg=case.name)

@@ -152,6 +152,40 @@ class Repeated:
         return pack_columns(np.repeat(array, self.parts, axis=0)[: self.count], self.width, self.lanes)
 
 
+@dataclass(frozen=True)
+class Scales:
+    """Scales like `Repeated` ones, but 0 where weights say nothing: of the columns of parts that are ``silent``, of
+    which there are bits [count, N]."""
+
+    like: Repeated
+    silent: bytes
+
+    def pack(self, array: Array) -> Array:
+        rows = np.repeat(array, self.like.parts, axis=0)[: self.like.count]
+        silent = np.unpackbits(np.frombuffer(self.silent, np.uint8), count=rows.size).reshape(rows.shape) != 0
+        left = np.where(silent & np.isfinite(rows), np.float32(0), rows)
+        return pack_columns(left, self.like.width, self.like.lanes)
+
+
+@dataclass(frozen=True)
+class AsTheyAre:
+    """Weights or zero points that are looked at."""
+
+    def pack(self, array: Array) -> Array:
+        return array
+
+
+def silent_parts(w: Array, zero: Array, block: int, part: int) -> Array:
+    """Bools [parts, N]: whether all weights of a column of a part are its zero point; ``zero`` is for each block.
+
+    >>> w, zero = np.array([[5, 5], [5, 4], [7, 7], [7, 8]]), np.array([[5, 5], [7, 8]])
+    >>> silent_parts(w, zero, block=2, part=2).tolist()
+    [[True, False], [True, False]]
+    """
+    rows = np.arange(len(w))
+    return np.logical_and.reduceat(w == zero[rows // block], rows[::part], axis=0)
+
+
 def part_of(block: int, steps: int) -> int:
     """Steps whose products are added up before they are scaled: those of a block, or a part of it where it is long.
 
@@ -212,8 +246,10 @@ class MatMulQuantisedWords(Variant):
         left, result, *extras = views
         words = Words(tile.width, tile.lanes, op.bits, tile.least, tile.block, bool(tile.dot) and op.bits == 4)
         parts = Repeated(tile.width, tile.lanes, -(-min(op.block, w.shape[0]) // tile.block), tile.blocks(w.shape[0]))
-        reads: list[View | None] = [left, b.packed(w, words)]
-        reads += [b.packed(v, parts) for v in parameters if v is not None]
+        scale, zero = parameters
+        assert scale is not None
+        reads: list[View | None] = [left, b.packed(w, words), b.packed(scale, _scales(node, tile, parts, b))]
+        reads += [] if zero is None else [b.packed(zero, parts)]
         room = min(tile.chunk, bound(left.shape[-2])) * tile.room(w.shape[0], op.bits) + tile.lanes
         b.call(self.kernel, reads, [result], params=tile, extras=extras, scratch=b.scratch(room, F32))
 
@@ -225,6 +261,19 @@ class MatMulQuantisedWords(Variant):
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:
         return lines_broken(before, after, reads=False)
+
+
+def _scales(node: Node, tile: WordTile, parts: Repeated, b: Builder) -> Repeated | Scales:
+    """How scales are packed. The kernel takes zero points off sums of products. What rounding leaves of a sum where
+    all weights are the zero point is not 0, and their scale may be any number: that of other parts may be far below.
+    """
+    op = node.op
+    assert isinstance(op, MatMulQuantised)
+    w, scale, zero = (None if v is None else b.seen(v, AsTheyAre()).buffer.data for v in node.operands[1:])
+    assert w is not None
+    assert scale is not None
+    silent = silent_parts(w, np.full(scale.shape, op.zero) if zero is None else zero, op.block, tile.block)
+    return Scales(parts, np.packbits(silent).tobytes()) if silent.any() else parts
 
 
 def _tile(node: Node, rows: int, block: int, target: Target) -> WordTile:
