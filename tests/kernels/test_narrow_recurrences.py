@@ -81,9 +81,7 @@ def test_stored_words_are_the_weights_they_hold(
 def as_numpy(options: Options, folder: Path, atol: float) -> tuple[Compilation, Network]:
     """Compares the C of a network with numpy: by so much of the largest element."""
     needs_target(options.target)
-    c = driver.import_graph(folder / "n.onnx", options)  # that of the C may be cut in blocks of turns
-    driver.optimize(c)
-    _, files = driver.compile_files(folder / "n.onnx", options)
+    c, files = driver.compile_files(folder / "n.onnx", options)
     write_folder(folder / "c", files)
     network = Network(folder / "c", tuple(quick(options.target)), emulate=True)
     r = np.random.default_rng(7)

@@ -10,6 +10,8 @@ import pytest
 from onnx import helper
 
 import mccompile
+from mccompile import driver
+from mccompile.driver import Options
 from tests.support.judge import plain_session
 from tests.support.small_models import Maker
 
@@ -65,6 +67,19 @@ def test_blocks_give_what_all_turns_give(
         for output, wanted in zip(session.get_outputs(), session.run(None, inputs), strict=True):
             assert got[output.name].shape == wanted.shape
             np.testing.assert_allclose(got[output.name], wanted, atol=2e-6)
+
+
+@pytest.mark.parametrize(("kind", "direction", "batch"), [("LSTM", "bidirectional", 2), ("GRU", "reverse", "n")])
+def test_the_graph_of_blocks_can_be_evaluated(kind: str, direction: str, batch: int | str, tmp_path: Path) -> None:
+    """Checks of narrow weights judge by it."""
+    path = _saved(_network(kind, direction, 24, batch), tmp_path)
+    dims = {"n": "1..3"} if isinstance(batch, str) else {}
+    graph = driver.compile_files(path, Options(target="generic", dims=dims))[0].graph
+    assert any(node.op.name == "loop" for node in graph.nodes)
+    x = np.random.default_rng(4).normal(0, 1, (24, 2, 9)).astype(np.float32)
+    (wanted,) = plain_session(path.read_bytes()).run(None, {"x": x})
+    got = graph.evaluate({"x": x}, extents=graph.extents_of({"x": x}))["y"]
+    np.testing.assert_allclose(got, wanted, atol=2e-6)
 
 
 def test_gates_of_all_turns_never_exist_where_memory_is_short(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from mccompile._dataclass import dataclass
-from mccompile.ir.dims import bound, counter, varies
+from mccompile.ir.dims import bound, counter, symbols, varies
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.op import Op, Recurrence
 from mccompile.ir.types import I32, TensorType
@@ -126,7 +126,9 @@ class _Body:
         self.graph = Graph("turns")
         self.steps: list[Node] = []
         inside, carried = self.graph, found.carried
-        inside.inputs.append(inside.value("turn", TensorType(I32, ())))
+        turn = inside.value("turn", TensorType(I32, ()))
+        inside.inputs.append(turn)
+        inside.counts.update({s.name: turn for s in symbols(counter(self.turn, self.trips))})
         self.states = [inside.value(name, self._state_type()) for name in carried.states]
         x = found.product.operands[0]
         assert x is not None
