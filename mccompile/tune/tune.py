@@ -11,6 +11,7 @@ from pathlib import Path
 from mccompile import driver
 from mccompile.bench.machine import DEFAULT_L2, compiler_name, cpu_name
 from mccompile.codegen.folder import write_folder
+from mccompile.codegen.packages import DEFAULT
 from mccompile.driver import Compilation, Options
 from mccompile.ir.errors import UsageError
 from mccompile.ir.graph import Graph, Node
@@ -131,11 +132,13 @@ def _rivals(graph: Graph, target: Target, growth: int) -> Iterator[tuple[str, No
 
 
 def _compiled(node: Node, c: Compilation, label: str) -> dict[str, bytes]:
-    """The files of a node by itself, in the form that a compilation would give it, with one of its candidates."""
+    """The files of a node by itself, in the form that a compilation would give it, with one of its candidates: its
+    weights are narrow already, and no other node that options may name is there."""
     single = alone(node, c.graph)
     force = {node.op.name: label}
-    own = replace(c.options, keep_inputs=True, name="", embed=False, passes=(), kernels=force, memory=(), ram=None,
-                  split_kernels=False, project="", share_arena=False, costs=UNMEASURED)  # fmt: skip
+    own = replace(c.options, keep_inputs=True, name="", embed=False, package=DEFAULT, passes=(), weights={},
+                  precision={}, kernels=force, memory=(), ram=None, split_kernels=False, pthread_pool=False,
+                  project="", share_arena=False, costs=UNMEASURED)  # fmt: skip
     return driver.finish(Compilation(single.name, "0" * 64, own, c.target, single, []))
 
 

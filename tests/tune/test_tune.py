@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -106,6 +107,21 @@ def test_other_code_is_measured_again() -> None:
     fresh = tuning.tune(products(4), file.plus(name, old), timer)
     assert timer.asked == [list(found)]  # all of them: what was measured together can be compared
     assert fresh.nodes[name][first].cycles == 3.0
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"package": "zephyr"}, {"package": "cargo", "threads": 2, "pthread_pool": True},
+     {"weights": {"*": "i8", "node1": "f32"}}, {"precision": {"*": "f32", "node1": "f32"}}],
+)  # fmt: skip
+def test_what_is_said_of_the_network_is_not_said_of_a_node(given: dict[str, Any]) -> None:
+    """Sources in a folder, names of other nodes."""
+    c = products(4, 5)
+    c.options = replace(c.options, **given)
+    timer = PlantedTimer()
+    file = tuning.tune(c, EMPTY, timer)
+    assert len(timer.asked) == 2
+    assert set(file.nodes) == {signature(n, c.graph.constants) for n in c.graph.nodes}
 
 
 def test_hopeless_kernels_are_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
