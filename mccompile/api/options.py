@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import inspect
+import math
 import operator
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from numbers import Real
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mccompile.ir.errors import UsageError
@@ -126,8 +128,7 @@ def read(function: str, groups: tuple[str, ...], given: Mapping[str, Any]) -> tu
 
 def _value(name: str, told: Declared, value: Any) -> Any:
     """The value of an option as `Options` has it."""
-    if TYPES[told.kind].startswith("Mapping") and not isinstance(value, Mapping):
-        raise UsageError(f"{name}={value!r} is no mapping", hint=f"give a dict: {name}={{...}}")
+    _require_kind(name, TYPES[told.kind], value)
     match told.kind:
         case "level":
             return level_of(str(value))
@@ -156,6 +157,23 @@ def _value(name: str, told: Declared, value: Any) -> Any:
     return value
 
 
+def _require_kind(name: str, kind: str, value: Any) -> None:
+    """UsageError for what is no text or no mapping, of text where that is wanted, though it has to be."""
+    may_be_text = kind.startswith("str")
+    if kind == "str" and not isinstance(value, str):
+        raise UsageError(f"{name}={value!r} is no text")
+    if "Mapping" not in kind or (may_be_text and isinstance(value, str)):
+        return
+    if not isinstance(value, Mapping):
+        what = "neither text nor a mapping" if may_be_text else "no mapping"
+        raise UsageError(f"{name}={value!r} is {what}", hint=f"give a dict: {name}={{...}}")
+    for key, own in value.items():
+        if not isinstance(key, str):
+            raise UsageError(f"{name} is given for {key!r}, which is no name")
+        if kind.endswith("Mapping[str, str]") and not isinstance(own, str):
+            raise UsageError(f"{name}[{key!r}]={own!r} is no text")
+
+
 def _forms(name: str, value: str, found: dict[str, str] | None, what: str, such: str) -> dict[str, str]:
     if found is None:
         raise UsageError(f"{name}={value!r} says no form {what}", hint=f"such as '{such}'")
@@ -170,9 +188,10 @@ def _whole(name: str, value: Any, least: int, most: int = 2**31 - 1) -> int:
 
 
 def _factor(name: str, value: Any) -> float:
-    if isinstance(value, str) or not value >= 0:  # nor NaN
+    number = float(value) if isinstance(value, Real) else math.nan
+    if not number >= 0:
         raise UsageError(f"{name}={value!r} is no number of at least 0")
-    return float(value)
+    return number
 
 
 def _shape(name: str, value: Any) -> list[int | str]:
@@ -183,7 +202,7 @@ def _shape(name: str, value: Any) -> list[int | str]:
 
 def _bytes(name: str, value: Any) -> int:
     size = size_of(value) if isinstance(value, str) else value
-    if isinstance(size, bool) or not isinstance(size, int):
+    if isinstance(size, bool) or not isinstance(size, int) or size < 0:
         raise UsageError(f"{name}={value!r} is no size", hint="give bytes, or text such as '64K'")
     return size
 

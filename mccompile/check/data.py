@@ -19,6 +19,7 @@ from mccompile.importer.fixed import fix_inputs
 from mccompile.ir.dims import Dim
 from mccompile.ir.errors import UsageError
 from mccompile.ir.graph import Graph, Value
+from mccompile.ir.scalar import array_of
 from mccompile.ir.types import U8
 from mccompile.onnxio import OnnxValue, read_model
 from mccompile.ops.text import encoded
@@ -73,6 +74,11 @@ def expected_of(graph: Graph, given: Any, samples: int) -> list[Sample]:
     strange = [n for n in arrays if n not in known]
     if strange:
         raise UsageError(f"the model has no output {strange[0]!r}", hint=f"its outputs are {', '.join(known)}")
+    foreign = [(n, a.dtype) for n, a in arrays.items() if not a.dtype.isnative]
+    if foreign:
+        name, dtype = foreign[0]
+        raise UsageError(f"what is expected of output {name!r} is {dtype}, of another byte order than this machine's",
+                         hint=f"convert it: array.astype(np.{dtype.newbyteorder('=')})")  # fmt: skip
     if samples == 1:
         return [arrays]
     found = _cut([known[n] for n in arrays], arrays, "output")
@@ -117,7 +123,7 @@ def accuracy_of(
     Raises:
         UsageError: not a label for each sample.
     """
-    right = None if labels is None else np.asarray(labels).reshape(-1)
+    right = None if labels is None else _classes(labels)
     if right is not None and len(right) != len(wanted):
         raise UsageError(f"{len(right)} labels are given for {len(wanted)} samples")
     found = []
@@ -131,6 +137,15 @@ def accuracy_of(
             scores = [_right([run[name] for run in runs], right) for runs in (got, wanted)]
         found.append(Accuracy(name, noise.samples, noise.relative, noise.largest, noise.agreement, *scores))
     return tuple(found)
+
+
+def _classes(labels: Any) -> Array:
+    """Labels in a row. UsageError where they are no whole numbers."""
+    found = array_of("labels", labels).reshape(-1)
+    whole = found.dtype.kind in "biu" or (found.dtype.kind == "f" and np.array_equal(found, np.rint(found)))
+    if found.size and not whole:
+        raise UsageError(f"labels are {found.dtype}, and no whole numbers", hint="give the number of each class")
+    return found
 
 
 def _right(outputs: Sequence[Array], labels: Array) -> float:

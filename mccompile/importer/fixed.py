@@ -15,6 +15,7 @@ import numpy as np
 from mccompile._dataclass import dataclass
 from mccompile.ir.errors import UsageError
 from mccompile.ir.names import Names
+from mccompile.ir.scalar import array_of
 from mccompile.onnxio import OnnxGraph, OnnxNode, OnnxValue, dtype_number, numpy_dtype, value_names
 
 Fixed: TypeAlias = "np.ndarray[Any, np.dtype[Any]] | float | int | bool | str | None"
@@ -123,7 +124,7 @@ def fixed_arrays(inputs: Sequence[OnnxValue], values: Mapping[str, Fixed]) -> di
         if name not in known:
             raise UsageError(f"there is no graph input named '{name}'", hint=f"the inputs are: {', '.join(known)}")
     given = {name: value for name, value in values.items() if value is not None and not isinstance(value, str)}
-    return {name: _typed(known[name], np.asarray(value)) for name, value in given.items()}
+    return {name: _typed(known[name], array_of(f"input '{name}'", value)) for name, value in given.items()}
 
 
 def _is_number(dtype: np.dtype[Any]) -> bool:

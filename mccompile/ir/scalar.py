@@ -17,9 +17,18 @@ from typing import Any
 import numpy as np
 
 from mccompile._dataclass import dataclass
+from mccompile.ir.errors import UsageError
 from mccompile.ir.small_floats import ROUNDINGS, SMALL_FLOATS, bf16_bits, bf16_values, power_bits
 
 Array = np.ndarray[Any, np.dtype[Any]]
+
+
+def array_of(what: str, given: Any) -> Array:
+    """An array of what a user gives. UsageError where rows of a list differ in length."""
+    try:
+        return np.asarray(given)
+    except ValueError as e:
+        raise UsageError(f"what is given for {what} is no array: {e}") from e
 
 
 def uniform(a: Array) -> bool:

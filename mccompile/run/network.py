@@ -13,6 +13,7 @@ import numpy as np
 
 from mccompile.interface.tensors import Quantisation
 from mccompile.ir.errors import CompileError, UsageError
+from mccompile.ir.scalar import array_of
 from mccompile.ir.types import DTYPES, TensorType
 from mccompile.run.emulate import FENCE_BYTES, EmulatedNet, Emulator, build_emulated, cross_tools
 from mccompile.run.firmware import build_firmware
@@ -359,7 +360,7 @@ class Network:
             raise UsageError(f"inputs {sorted(inputs)} given, {sorted(views)} expected")
         given = {}
         for name, array in inputs.items():
-            array = np.asarray(array)
+            array = array_of(f"input {name!r}", array)
             given[name] = array if array.base is None else self._detached(array)
         if self.extents:
             self.set_extents(self._extents_of(given))

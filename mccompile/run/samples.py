@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from mccompile.ir.errors import UsageError
+from mccompile.ir.scalar import array_of
 from mccompile.onnxio import OnnxValue, dtype_of_array
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -38,12 +39,12 @@ def named_arrays(given: Any, inputs: Sequence[Named]) -> dict[str, Array]:
     UsageError where one array is given for several inputs.
     """
     if isinstance(given, Mapping):
-        return {str(name): np.asarray(array) for name, array in given.items()}
+        return {str(name): array_of(repr(name), array) for name, array in given.items()}
     if len(inputs) != 1:
         names = ", ".join(v.name for v in inputs)
         raise UsageError("one array is given without a name, but the model has several inputs",
                          hint=f"give one for each by name: {names}")  # fmt: skip
-    return {inputs[0].name: np.asarray(given)}
+    return {inputs[0].name: array_of(repr(inputs[0].name), given)}
 
 
 def require_names(arrays: Mapping[str, Array], names: Sequence[str], kind: str = "input") -> None:

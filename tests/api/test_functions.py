@@ -210,10 +210,43 @@ def test_only_what_users_need_is_shown() -> None:
         {"max_blob_growth": -1},
         {"kernels": {"conv": "nothing"}},
         {"kernels": {"nothing": "conv"}},
+        {"kernels": {"conv": None}},
+        {"weights": 5},
+        {"weights": {"*": 5}},
+        {"weights": {5: "i8"}},
+        {"precision": ["bf16"]},
+        {"io": 5},
+        {"target": 5},
+        {"name": 5},
+        {"random": 1},
+        {"input_formats": {"x": None}},
+        {"state": {"hn": 1}},
+        {"dims": {5: 3}},
+        {"memory": {5: 3}},
+        {"ram": -5},
+        {"max_blob_growth": [1]},
+        {"constants": {"x": [[1], [1, 2]]}},
     ],
 )
 def test_python_refuses_what_the_command_line_refuses(
     options: dict[str, Any], proto: onnx.ModelProto, tmp_path: Path
 ) -> None:
     with pytest.raises(mccompile.UsageError):
-        mccompile.compile(proto, tmp_path / "out", name="net", **{"dims": {"N": 3}, **options})
+        mccompile.compile(proto, tmp_path / "out", **{"name": "net", "dims": {"N": 3}, **options})
+
+
+def test_what_is_no_array_is_refused(proto: onnx.ModelProto, network: Network) -> None:
+    """Rows of different lengths; classes that are no numbers; results in another byte order than the machine's."""
+    ragged = [[1.0], [1.0, 2.0]]
+    with pytest.raises(mccompile.UsageError, match="what is given for input 'x' is no array"):
+        network(ragged, H)
+    given: list[tuple[str, dict[str, Any]]] = [
+        ("for 'x' is no array", {"inputs": {"x": ragged, "h": H}}),
+        ("labels are <U.*, and no whole numbers", {"labels": [1, "a"]}),
+        ("labels are float64, and no whole", {"labels": [0.5]}),
+        ("for labels is no array", {"labels": ragged}),
+        ("expected of output 'y' is >f4, of another byte order", {"expect": {"y": X.astype(">f4")}}),
+    ]
+    for why, options in given:
+        with pytest.raises(mccompile.UsageError, match=why):
+            mccompile.check(proto, target="generic", **{"inputs": {"x": X, "h": H}, **options})
