@@ -77,12 +77,22 @@ def expanded(c: FamilyComposer) -> list[str]:
         sides = (c.one("Unsqueeze", row, c.ints(0)), c.one("Unsqueeze", row, c.ints(1)))
         mask = c.one(c.d.choice(["Less", "GreaterOrEqual"]), *sides)
         return [mask, c.one("Where", mask, c.scalar(0, np.float32), c.scalar(-1e4, np.float32))]
+    if way == 4 and c.chance(30):
+        return _padded_by_a_count(c, v, axis)
     if way == 4:
         pads = [0] * (2 * rank)
         pads[axis], pads[axis + rank] = c.d.int(-1, 2), c.d.int(-1, 2)
         filled = [c.scalar(c.d.choice([0, -1.5]), dtype)] if c.d.bool() else []
         return c.apply("Pad", [v, c.ints(*pads), *filled], mode=c.d.choice(["constant", "edge", "reflect", "wrap"]))
     return c.apply("Trilu", [v, c.index(c.d.int(-1, 1))], upper=c.d.int(0, 1))
+
+
+def _padded_by_a_count(c: FamilyComposer, v: str, axis: int) -> list[str]:
+    """Padded behind by as many elements as another value has that are not 0."""
+    rank, found = c.array(v).ndim, c.one("NonZero", c.one("Cast", c.some(), to=dtype_number("bool")))
+    count = c.one("Slice", c.one("Shape", found), c.ints(1), c.ints(2))
+    parts = [c.ints(*[0] * (rank + axis)), count, *([c.ints(*[0] * (rank - axis - 1))] if axis < rank - 1 else [])]
+    return c.apply("Pad", [on.mapped(c, v), c.one("Concat", *parts, axis=0)], mode="constant")
 
 
 def sliced(c: FamilyComposer) -> list[str]:
