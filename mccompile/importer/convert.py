@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 
 from mccompile.importer.bounded import require_value
+from mccompile.importer.bounds import require_known
 from mccompile.importer.empty import without_empty_operands
 from mccompile.importer.nodes import Converter
 from mccompile.importer.outputs import bind_outputs, keep_names, ports
@@ -67,6 +68,7 @@ def _converted(
         raise joined(converter.errors)
     keep_names(graph, source.nodes, converter.values)
     strange = [n for n in bounds if n not in converter.stated.asked]
+    require_known(strange, prepared)
     prepared.notes.extend(f"nothing asks for the bound {n!r}" for n in strange)
     prepared.notes.extend(prepared.draws.notes)
     for output in source.outputs:

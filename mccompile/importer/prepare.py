@@ -46,6 +46,7 @@ class Prepared:
         legends: what columns or numbers of outputs mean, by name.
         draws: what becomes of random numbers; the conversion adds the inputs that it makes for them.
         names: every name of a value, in the file too.
+        source: the graph of the file, named, before anything was found to be constant or of no use.
     """
 
     model: OnnxModel
@@ -57,6 +58,7 @@ class Prepared:
     legends: dict[str, Legend] = field(default_factory=dict)
     draws: Draws = field(default_factory=Draws)
     names: Collection[str] = ()
+    source: OnnxGraph | None = None
 
 
 def prepare(
@@ -86,7 +88,7 @@ def prepare(
     inputs = [value for value in graph.inputs if value.name not in graph.initializers]
     graph = spread_inputs(dataclasses.replace(graph, inputs=inputs), input_shapes or {})
     _require_tensors(graph.inputs)
-    graph = sort_graph(unique_inner_values(graph, absent))
+    source = graph = sort_graph(unique_inner_values(graph, absent))
     symbols = {d for v in graph.inputs for d in v.shape or () if isinstance(d, str)}
     known_dims = {name: extent for name, extent in known_dims.items() if name in symbols}
     bound, bindings = bind_dims(graph.inputs, graph.outputs, {**known_dims, **(dims or {})}, input_shapes or {})
@@ -102,7 +104,9 @@ def prepare(
     named = [legend.note(name) for name, legend in legends.items()]
     notes = [*bindings.notes, *repeated, *named, *_packed("input", bound), *_packed("output", outputs)]
     names = value_names(model.graph) | value_names(done.graph)
-    return Prepared(done, bound, notes, dict(bindings.symbols), bindings.words, declared, legends, names=names)
+    return Prepared(
+        done, bound, notes, dict(bindings.symbols), bindings.words, declared, legends, names=names, source=source
+    )  # fmt: skip
 
 
 def _with_outputs_once(graph: OnnxGraph) -> tuple[OnnxGraph, list[str]]:

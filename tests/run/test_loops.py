@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 import mccompile
 from mccompile import driver
 from mccompile.ir import files
-from mccompile.ir.errors import CompileError
+from mccompile.ir.errors import CompileError, UsageError
 from mccompile.kernels.registry import params_of
 from mccompile.ops.registry import lookup
 from tests.support import harness
@@ -383,11 +383,13 @@ def test_every_form_is_a_text_that_is_read_again(tmp_path: Path) -> None:
         np.testing.assert_allclose(array, meant[name], rtol=1e-5, atol=1e-6)
 
 
-def test_a_bound_of_no_loop_is_noted(tmp_path: Path) -> None:
+def test_a_bound_of_what_the_model_has_not_is_refused_and_one_in_vain_noted(tmp_path: Path) -> None:
     nodes = [N("Loop", ["trips", "", "x"], ["y"], body=_accumulating(rows=False), name="sum")]
     path = _save(tmp_path, nodes, GIVEN[:3], {"y": 1})
-    made = mccompile.compile(path, tmp_path / "out", bounds={"some": 3, "sum": 3})
-    assert "nothing asks for the bound 'some'" in made.notes
+    with pytest.raises(UsageError, match="no loop and no extent is named 'some'"):
+        mccompile.compile(path, tmp_path / "out", bounds={"some": 3, "sum": 3})
+    made = mccompile.compile(path, tmp_path / "out", bounds={"y_0": 3, "sum": 3})
+    assert "nothing asks for the bound 'y_0'" in made.notes
 
 
 @pytest.mark.parametrize("target", ["generic", "native"])
