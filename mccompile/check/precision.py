@@ -97,7 +97,7 @@ class Precision:
         return {
             "forms": dict(self.forms),
             "products": dict(self.products),
-            "allowed": self.allowed,
+            "allowed": json_number(self.allowed),
             "ok": self.ok,
             "outputs": [o.to_json() for o in self.outputs],
             "worst": {"layer": name, "added": json_number(added), "error": json_number(error)},

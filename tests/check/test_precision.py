@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +12,7 @@ from onnx import TensorProto, helper
 
 from mccompile.check.check import check
 from mccompile.check.narrowing import apply
-from mccompile.check.precision import allowed_of
+from mccompile.check.precision import Output, Precision, allowed_of
 from mccompile.driver import Options
 from mccompile.ir.errors import UsageError
 from mccompile.run.noise import Noise
@@ -98,6 +100,11 @@ def test_an_output_may_have_no_element() -> None:
     noise = Noise()
     noise.add(np.zeros((0, 4), np.float32), np.zeros((0, 4), np.float32))
     assert (noise.relative, noise.largest, noise.ranked) == (0.0, 0.0, 0)
+
+
+def test_what_is_no_number_is_text_in_json() -> None:
+    found = Precision({}, {}, (Output("y", math.nan, math.inf),), ("y", math.inf, math.nan), math.nan, given=False)
+    json.dumps(found.to_json(), allow_nan=False)
 
 
 def test_infinities_are_apart_where_they_differ() -> None:
