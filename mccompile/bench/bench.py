@@ -19,7 +19,8 @@ from mccompile.bench.layers import PROFILE_HOOKS, Layer, Profiler, layer_lines, 
 from mccompile.bench.machine import Peak, Probes, compiler_name, cpu_name
 from mccompile.bench.timing import BURST, Rounds, Spread, duration, interleave, pinned
 from mccompile.check.data import with_dims
-from mccompile.check.reference import random_inputs
+from mccompile.check.reference import bounds_of, drawn_inputs
+from mccompile.check.streams import fitting_extents
 from mccompile.codegen.folder import write_folder
 from mccompile.driver import Options
 from mccompile.ir.errors import UsageError
@@ -27,7 +28,7 @@ from mccompile.ir.files import SUFFIX
 from mccompile.run.code import Code, code_or_note
 from mccompile.run.memory import Array
 from mccompile.run.network import Network
-from mccompile.run.samples import named_arrays
+from mccompile.run.samples import named_arrays, require_names
 
 PROBE_BURST = 0.004
 """Seconds of each of the machine's own probes in a round."""
@@ -137,7 +138,8 @@ def bench(
 ) -> BenchResult:
     """Compile a model into a temporary folder, build it and measure it.
 
-    Inputs are kept from run to run: `Options.keep_inputs` is set.
+    Inputs are kept from run to run: `Options.keep_inputs` is set. State that grows has the largest extents before
+    each run that it may have with them.
 
     Args:
         model: the .onnx file.
@@ -168,17 +170,22 @@ def bench(
         write_folder(out, files)
         tick("build")
         network = Network(out)
-        profiler = Profiler(Network(out, hooks=PROFILE_HOOKS)) if per_layer else None
+        profiled = Network(out, hooks=PROFILE_HOOKS) if per_layer else None
         probes = Probes(compilation.target)
         code, note = code_or_note(out, network.report) if with_code else (None, "")
+    graph = compilation.graph
     if inputs is None:
-        given = random_inputs(network.input_types, 0)
+        given = drawn_inputs(compilation, 0, bounds_of(graph))
     else:
-        given = named_arrays(inputs, compilation.graph.fed)
+        given = named_arrays(inputs, graph.fed)
+        require_names(given, [v.name for v in graph.fed])
+    extents = fitting_extents(graph, given)
+    things: dict[str, Callable[[], object]] = {"mccompile": network.repeated(extents)}
     network.set_inputs(given)
-    things: dict[str, Callable[[], object]] = {"mccompile": network.invoke}
-    if profiler is not None:
-        profiler.network.set_inputs(given)
+    profiler = None
+    if profiled is not None:
+        profiler = Profiler(profiled, extents)
+        profiled.set_inputs(given)
         things["profiled"] = profiler.run
     label = ""
     if against:

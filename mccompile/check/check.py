@@ -12,7 +12,7 @@ import numpy as np
 
 from mccompile import driver
 from mccompile._dataclass import dataclass
-from mccompile.check.compare import OF_SLICE, Comparison, Tolerance, compare
+from mccompile.check.compare import OF_SLICE, Comparison, Tolerance
 from mccompile.check.data import accuracy_of, expected_of, samples_of, with_dims
 from mccompile.check.factors import Factors
 from mccompile.check.golden import golden_files
@@ -20,14 +20,13 @@ from mccompile.check.order import orders, reordered
 from mccompile.check.precision import is_narrow, precision_of, unused
 from mccompile.check.reference import Expected, drawn_cases, drawn_extents, drawn_inputs, judge_of
 from mccompile.check.result import Accuracy, CheckResult, Run
-from mccompile.check.streams import RUNS, Stream, stream_of, stream_of_c
-from mccompile.check.ties import TIE, Ties, is_quantised, judge_layers, rounded_names
+from mccompile.check.streams import RUNS, GoldenRun, OfGraph, Stream, grown_extents, stream_of, stream_of_c
+from mccompile.check.ties import TIE, Ties, imported_graph, is_quantised, judge_layers, rounded_names
 from mccompile.check.trace import TRACE_HOOKS, trace, writers
 from mccompile.codegen.folder import write_folder
 from mccompile.driver import Compilation, Options
 from mccompile.ir.errors import CompileError, UsageError
 from mccompile.ir.files import SUFFIX
-from mccompile.ir.small_floats import bf16_values
 from mccompile.onnxio import tensor_names
 from mccompile.run.build import compiler_version
 from mccompile.run.code import code_or_note
@@ -94,7 +93,7 @@ def check(
 
     The first run finds its arena full of 0xFF, the second, on other inputs, as the first has left it, and it has
     to give the same bytes as on an arena full of 0xFF again. Where the network keeps state there are `RUNS` runs in a
-    row, beginning with zeros, and so are those of the reference.
+    row, beginning with zeros, and so are those of the reference: fewer where what grows has no room for so many.
 
     Args:
         model: the .onnx file.
@@ -170,9 +169,8 @@ def _checked(model: Path, compilation: Compilation, out: Path, asked: _Asked) ->
     measured = network.measured()
     unstable += measured.faults if measured else []
     if asked.golden:
-        own = stream_of_c(model, compilation) if is_narrow(compilation) else judge
-        expected_runs = [cases[0].expected] if own is None else own.runs(cases[0].inputs)
-        unstable += _golden_faults(compilation, out, network.report, cases[0], expected_runs)
+        tested = _golden_runs(model, compilation, judge, cases, asked)
+        unstable += _golden_faults(compilation, out, network.report, tested)
     layers = None
     if per_layer:
         traced = Network(out, hooks=TRACE_HOOKS, allocate=fences.allocate)
@@ -223,7 +221,7 @@ def _accuracy(
 
 def _explained(model: Path, c: Compilation, cases: list[_Case]) -> Ties | None:
     """The layers of a quantised network on operands of the reference; None where there is none to be compared."""
-    imported = driver.import_graph(model, replace(c.options, io=c.options.place, input_formats={})).graph
+    imported = imported_graph(model, c)
     if not is_quantised(imported):
         return None
     known = set(tensor_names(model))
@@ -247,6 +245,8 @@ def _unlike_graph(c: Compilation, network: Network, cases: Sequence[_Case]) -> l
     faults: list[str] = []
     for case in cases:
         given = case.everything
+        if case.state:
+            network.set_extents(grown_extents(c.graph, case.state))
         for name, array in case.state.items():
             network.state[name][...] = array
         got = _ran(network, case)
@@ -256,20 +256,17 @@ def _unlike_graph(c: Compilation, network: Network, cases: Sequence[_Case]) -> l
 
 
 def _is_expected(expected: Expected, name: str, got: Array) -> bool:
-    return name in expected.values and compare(name, got, expected.values[name], expected.noise.get(name)).ok
+    return name in expected.values and expected.compared(name, got).ok
 
 
 def _apart(c: Compilation, given: Mapping[str, Array], got: Mapping[str, Array]) -> list[Comparison]:
-    """The outputs that are not what the graph computes. Sums of floats that are ties may fall to either side, as they
-    are added up in another order or precision: the graph in float64 says what follows from that."""
-    extents = c.graph.extents_of(given)
-    meant = c.graph.evaluate(given, extents=extents)
-    bad = [found for n, a in meant.items() if not (found := compare(n, got[n], a, None, 4.0)).ok]
-    if not bad:
+    """The outputs that are not what the graph computes, on whatever side of ties sums of floats fall."""
+    own = OfGraph(c)
+    plainly = Expected(own.meant(given), {}, own.halves)
+    if all(plainly.compared(n, got[n], 4.0).ok for n in plainly.values):
         return []
-    wide = c.graph.evaluate(given, wide=True, extents=extents)
-    unsure = {n: np.abs(wide[n].astype(np.float64) - a) for n, a in meant.items()}
-    return [found for b in bad if not (found := compare(b.name, got[b.name], meant[b.name], unsure[b.name], 4.0)).ok]
+    expected = own.run(given)
+    return [found for n in expected.values if not (found := expected.compared(n, got[n], 4.0)).ok]
 
 
 def _build(out: Path, target: Target, fences: Fences) -> tuple[Network, list[str]]:
@@ -305,8 +302,7 @@ def _stack(out: Path, network: Network, compilation: Compilation) -> Stack | Non
 def _cases(c: Compilation, judge: Stream | None, asked: _Asked) -> list[_Case]:
     if asked.inputs is None:
         assert judge is not None
-        seeds = range(asked.seed, asked.seed + (RUNS if c.graph.state else drawn_cases(c)))
-        return [_judged(_drawn_label(c, s), drawn_inputs(c, s), judge) for s in seeds]
+        return _drawn_cases(c, judge, asked.seed)
     samples = samples_of(c.graph, asked.inputs)
     if asked.expect is not None:
         wanted = expected_of(c.graph, asked.expect, len(samples))
@@ -314,9 +310,25 @@ def _cases(c: Compilation, judge: Stream | None, asked: _Asked) -> list[_Case]:
         return [_Case(label, one, Expected(dict(want), {}), {}, given=True) for label, one, want in cases]
     assert judge is not None
     if c.graph.state and len(samples) == 1:
-        return [_judged(f"given inputs, run {i + 1}", samples[0], judge, given=True) for i in range(RUNS)]
+        found: list[_Case] = []
+        while not found or (len(found) < RUNS and judge.fits(samples[0])):
+            found.append(_judged(f"given inputs, run {len(found) + 1}", samples[0], judge, given=True))
+        return found
     pairs = zip(_labels(len(samples)), samples, strict=True)
     return [_judged(label, one, judge, given=True) for label, one in pairs]
+
+
+def _drawn_cases(c: Compilation, judge: Stream, seed: int) -> list[_Case]:
+    """On random inputs of seeds in a row. State that grows begins with small extents: the largest may leave no room
+    for another run."""
+    found: list[_Case] = []
+    number, first = (RUNS, bool(c.graph.growths())) if c.graph.state else (drawn_cases(c), False)
+    while len(found) < number and not judge.is_full:
+        own = seed + len(found)
+        extents = judge.extents(drawn_extents(c, own + first), last=len(found) == number - 1)
+        said = "".join(f", {name}={n}" for name, n in extents.items())
+        found.append(_judged(f"random inputs, seed {own}{said}", drawn_inputs(c, own, extents), judge))
+    return found
 
 
 def _labels(samples: int) -> list[str]:
@@ -326,13 +338,9 @@ def _labels(samples: int) -> list[str]:
 
 def _judged(label: str, inputs: Mapping[str, Array], judge: Stream, given: bool = False) -> _Case:
     """The next run of a stream."""
+    judge.require_fit(inputs, label)
     begin = dict(judge.held)
     return _Case(label, inputs, judge.run(inputs), begin, given)
-
-
-def _drawn_label(c: Compilation, seed: int) -> str:
-    extents = ", ".join(f"{name}={n}" for name, n in drawn_extents(c, seed).items())
-    return f"random inputs, seed {seed}" + (f", {extents}" if extents else "")
 
 
 @dataclass(frozen=True)
@@ -360,14 +368,10 @@ class _Verdict:
         return self.tolerance is None and bool(bad) and all(c.error < np.inf and c.unsure > OF_SLICE for c in bad)
 
     def _compared(self, expected: Expected, got: Mapping[str, Array]) -> Iterator[Comparison]:
-        """The results that are expected; bits of bfloat16 as the numbers that they stand for."""
-        for name, want in expected.values.items():
-            if name not in got:
-                continue
-            found = got[name]
-            if name in expected.halves and found.dtype == want.dtype:
-                found, want = bf16_values(found), bf16_values(want)
-            yield compare(name, found, want, expected.noise.get(name), self.factors(name), self.tolerance)
+        """The results that are expected."""
+        for name in expected.values:
+            if name in got:
+                yield expected.compared(name, got[name], self.factors(name), self.tolerance)
 
 
 def _run_all(
@@ -421,12 +425,20 @@ def _ran(network: Network, case: _Case) -> dict[str, Array]:
     return outputs | {p["output"]: network.state[p["name"]].copy() for p in network.report["state"]}
 
 
-def _golden_faults(
-    c: Compilation, out: Path, report: Mapping[str, Any], case: _Case, expected: Sequence[Expected]
-) -> list[str]:
-    """What is wrong with the test program of a case, on the target's machine; ``expected`` of runs in a row."""
-    later = [e.values for e in expected[1:]]
-    for name, data in golden_files(c, case.inputs, expected[0].values, expected[0].noise, later).items():
+def _golden_runs(
+    model: Path, c: Compilation, judge: Stream | None, cases: Sequence[_Case], asked: _Asked
+) -> list[GoldenRun]:
+    """What the test program runs, and what it expects."""
+    if judge is None or asked.expect is not None:
+        return [(cases[0].inputs, cases[0].expected)]
+    own = stream_of_c(model, c)
+    return own.drawn_runs(c, asked.seed) if asked.inputs is None else own.runs(cases[0].inputs)
+
+
+def _golden_faults(c: Compilation, out: Path, report: Mapping[str, Any], runs: Sequence[GoldenRun]) -> list[str]:
+    """What is wrong with the test program of runs in a row, on the target's machine."""
+    (inputs, first), *later = runs
+    for name, data in golden_files(c, inputs, first.values, first.noise, later).items():
         (out / name).write_bytes(data)
     parts = report.get("sources", [f"{c.graph.name}.c", "mcc.c"])
     sources = [out / name for name in (*parts, f"test_{c.graph.name}.c")]

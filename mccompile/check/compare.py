@@ -75,6 +75,14 @@ def tolerances(want: Array, noise: Array | None = None, factor: float = 1.0) -> 
     return allowed if size.any() else np.maximum(allowed, OF_NOTHING)
 
 
+def allowances(want: Array, noise: Array | None = None, factor: float = 1.0) -> Array:
+    """As `tolerances`, of integers the most that noise says of an element of each channel."""
+    if want.dtype.kind == "f":
+        return tolerances(want, noise, factor)
+    axis = channel_axis(want.ndim)
+    return _channel_max(np.zeros(want.shape) if noise is None else noise, axis)
+
+
 def _channel_max(array: Array, axis: int | None) -> Array:
     """max|finite elements| of each channel."""
     wide = np.array(np.abs(array.astype(np.float64)))  # of a scalar, abs gives no array

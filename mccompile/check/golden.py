@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,18 +10,21 @@ from typing import Any
 import numpy as np
 
 from mccompile._dataclass import dataclass
-from mccompile.check.compare import channel_axis, tolerances
+from mccompile.check.compare import allowances, channel_axis
 from mccompile.check.factors import Factors
-from mccompile.check.reference import drawn_inputs
-from mccompile.check.streams import stream_of_c
+from mccompile.check.reference import Expected, given_symbols
+from mccompile.check.streams import GoldenRun, stream_of_c
 from mccompile.codegen.blob import declare_c
 from mccompile.codegen.folder import write_folder
 from mccompile.codegen.initialisers import special
 from mccompile.codegen.ports import Port
 from mccompile.codegen.templates import indent_c, render
 from mccompile.driver import Compilation
+from mccompile.ir.dims import symbols, value
 from mccompile.ir.errors import CompileError, UsageError
 from mccompile.ir.files import SUFFIX
+from mccompile.ir.graph import Graph
+from mccompile.ir.small_floats import bf16_values
 from mccompile.ir.types import DTYPES
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -35,23 +39,51 @@ PER_LINE = 8
 class Sample:
     """An input or expected output as the template prints it: literals by line, the tolerance of each channel.
 
-    Element i belongs to channel ``i / inner % channels``. Of an output there are so many ``runs``, one after the
-    other.
+    Of an input there is one array, which each run gets, or one for each run, one behind the other; of an output one
+    for each run. Its elements are compared as ``kind``, "" for those that have to be equal.
     """
 
     port: Port
     lines: list[str]
-    allowed: list[str]
-    inner: int = 1
-    runs: int = 1
+    shapes: list[tuple[int, ...]]
+    allowed: list[list[str]]
+    kind: str = ""
 
     @property
-    def exact(self) -> bool:
-        return not DTYPES[self.port.dtype].is_float
+    def count(self) -> int:
+        """Of all elements in C, which has no arrays of none."""
+        return max(sum(self.counts), 1)
 
     @property
-    def channels(self) -> int:
-        return len(self.allowed) // self.runs
+    def has_elements(self) -> bool:
+        return any(self.counts)
+
+    @property
+    def counts(self) -> list[int]:
+        """The elements of each array."""
+        return [math.prod(shape) for shape in self.shapes]
+
+    @property
+    def limits(self) -> list[str]:
+        """The tolerances of all runs."""
+        return [x for run in self.allowed for x in run] or ["0.0"]
+
+    @property
+    def places(self) -> list[list[int]]:
+        """Of each array: where its elements begin and how many there are, where its tolerances begin, its channels,
+        and how many neighbours are of one channel: element i belongs to channel ``i / inner % channels``."""
+        found, begin, limit = [], 0, 0
+        for shape, count, allowed in zip(self.shapes, self.counts, self.allowed, strict=True):
+            axis = channel_axis(len(shape))
+            inner = 1 if axis is None else math.prod(shape[axis + 1 :])
+            found.append([begin, count, limit, max(len(allowed), 1), max(inner, 1)])
+            begin, limit = begin + count, limit + len(allowed)
+        return found
+
+    @property
+    def alike(self) -> bool:
+        """Whether all arrays have one shape."""
+        return len(set(self.shapes)) == 1
 
 
 def golden_files(
@@ -59,14 +91,15 @@ def golden_files(
     inputs: Mapping[str, Array],
     outputs: Mapping[str, Array],
     noise: Mapping[str, Array] | None = None,
-    later: Sequence[Mapping[str, Array]] = (),
+    later: Sequence[GoldenRun] = (),
 ) -> dict[str, bytes]:
     """`test_<model>.c` for a finished compilation.
 
     Args:
         inputs, outputs: an array for each input and output of the model that is no state, by ONNX name.
         noise: of the outputs, where it is known (see `compare.tolerances`).
-        later: the outputs of further runs on these inputs, where the network keeps state.
+        later: further runs, where the network keeps state: their inputs, of which those that grow with it are others,
+            and what to expect.
 
     Raises:
         UsageError: an array is missing, or of another shape or element type.
@@ -74,24 +107,28 @@ def golden_files(
     """
     facts = compilation.facts
     assert facts is not None
-    given = [_array(p, inputs, "input") for p in facts.inputs]
-    wanted = [[_array(p, run, "output") for run in (outputs, *later)] for p in facts.outputs]
-    total = sum(a.nbytes for a in (*given, *(a for runs in wanted for a in runs)))
+    runs: list[GoldenRun] = [(inputs, Expected(dict(outputs), dict(noise or {}))), *later]
+    extents = _extents(compilation.graph, len(runs))
+    pairs = list(zip(runs, extents, strict=True))
+    given = {p.name: [_array(p, one, e, "input") for (one, _), e in pairs] for p in facts.inputs}
+    given = {n: arrays if _differ(arrays) else arrays[:1] for n, arrays in given.items()}
+    wanted = {p.name: [_array(p, one.values, e, "output") for (_, one), e in pairs] for p in facts.outputs}
+    total = sum(a.nbytes for arrays in (*given.values(), *wanted.values()) for a in arrays)
     if total > MAX_BYTES:
         raise CompileError(
             f"a golden test of {total} bytes of inputs and outputs is too large: at most {MAX_BYTES}",
             where=compilation.source,
             hint="compare with `mccompile check --inputs --expect` instead",
         )
-    factors = Factors.of(compilation.graph)
+    factors, halves = Factors.of(compilation.graph), compilation.interface.halves
     samples = []
-    for port, arrays in zip(facts.outputs, wanted, strict=True):
-        allowed = [tolerances(a, (noise or {}).get(port.name), factors(port.name)) for a in arrays]
-        axis = channel_axis(arrays[0].ndim)
-        inner = 1 if axis is None else int(np.prod(arrays[0].shape[axis + 1 :], dtype=np.int64))
-        lines = [line for a in arrays for line in literals(a)]
-        samples.append(Sample(port, lines, [float(x).hex() for run in allowed for x in run], inner, len(arrays)))
-    feeds = [Sample(p, literals(a), []) for p, a in zip(facts.inputs, given, strict=True)]
+    for port in facts.outputs:
+        name, allowed = port.name, []
+        for array, (_, one) in zip(wanted[name], runs, strict=True):
+            numbers = bf16_values(array) if name in halves else array
+            allowed.append(allowances(numbers, one.noise.get(name), factors(name)))
+        samples.append(_sample(port, wanted[name], allowed, "bf16" if name in halves else port.dtype))
+    feeds = [_sample(p, given[p.name]) for p in facts.inputs]
     text = render(
         "_model/test_model.c.j2",
         m=facts,
@@ -99,10 +136,10 @@ def golden_files(
         blob_declaration=declare_c(f"{facts.name}_blob", facts.blob),
         inputs=feeds,
         outputs=samples,
-        runs=1 + len(later),
+        runs=len(runs),
         uses_math=any("NAN" in x or "INFINITY" in x for s in (*feeds, *samples) for x in s.lines),
-        float_types=sorted({p.dtype for p in facts.outputs if DTYPES[p.dtype].is_float}),
-        exact_types=sorted({p.c for p in facts.outputs if not DTYPES[p.dtype].is_float}),
+        near_types=sorted({(s.kind, s.port.c) for s in samples if s.kind}),
+        exact_types=sorted({s.port.c for s in samples if not s.kind}),
     )
     return {f"test_{facts.name}.c": indent_c(text).encode()}
 
@@ -119,9 +156,9 @@ def reference_golden(
     def files(c: Compilation) -> dict[str, bytes]:
         if model.suffix == SUFFIX:
             raise UsageError("--golden needs the .onnx model: the expected outputs are computed from it")
-        given = drawn_inputs(c, seed) if inputs is None else inputs
-        first, *later = stream_of_c(model, c).runs(given)
-        return golden_files(c, given, first.values, first.noise, [e.values for e in later])
+        stream = stream_of_c(model, c)
+        (given, first), *later = stream.drawn_runs(c, seed) if inputs is None else stream.runs(inputs)
+        return golden_files(c, given, first.values, first.noise, later)
 
     return files
 
@@ -152,18 +189,43 @@ class GoldenFolder:
             write_folder(self.folder, self.tests)
 
 
-def _array(port: Port, arrays: Mapping[str, Array], what: str) -> Array:
+def _extents(graph: Graph, runs: int) -> list[dict[str, int]]:
+    """The extents of each run: those of the caller stay at their bounds, with which a network begins; those of state
+    grow from their least."""
+    growths = graph.growths().values()
+    least = {s.name: s.low for _, v in graph.state_values() for s in symbols(*v.shape)}
+    found = [{s.name: s.high for s in given_symbols(graph)} | least]
+    for _ in range(runs - 1):
+        found.append(found[-1] | {g.name: found[-1][g.name] + value(g.by, found[-1]) for g in growths})
+    return found
+
+
+def _array(port: Port, arrays: Mapping[str, Array], extents: Mapping[str, int], what: str) -> Array:
+    """The array of an input or output in a run."""
     if port.name not in arrays:
         raise UsageError(f"no array is given for {what} {port.name!r}")
     array = np.asarray(arrays[port.name])
-    if what == "output" and port.varies and array.shape != port.shape:  # a cache that grows, or rows that are counted
+    if what == "output" and port.varies and port.counted:
         raise CompileError(
             f"output {port.name!r} is {port.shape_text}: each run tells how large it is, and no golden test asks",
             hint="compare with `mccompile check` instead",
         )
-    if array.shape != port.shape or array.dtype != DTYPES[port.dtype].numpy:
+    shape = tuple(value(e, extents) for e in port.extents)
+    if array.shape != shape or array.dtype != DTYPES[port.dtype].numpy:
         raise UsageError(f"{what} {port.name!r} is {array.dtype}{list(array.shape)}, not {port.shape_text}")
     return array
+
+
+def _differ(arrays: Sequence[Array]) -> bool:
+    """Whether runs get different inputs."""
+    return any(a.shape != arrays[0].shape for a in arrays)
+
+
+def _sample(port: Port, arrays: Sequence[Array], allowed: Sequence[Array] = (), kind: str = "") -> Sample:
+    limits = [[float(x).hex() for x in run] for run in allowed]
+    near = DTYPES[port.dtype].is_float or kind == "bf16" or any(run.any() for run in allowed)
+    lines = [line for a in arrays for line in literals(a)] or ["0"]
+    return Sample(port, lines, [a.shape for a in arrays], limits or [[] for _ in arrays], kind if near else "")
 
 
 def literals(array: Array) -> list[str]:

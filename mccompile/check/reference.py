@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mccompile._dataclass import dataclass
-from mccompile.check.compare import OF_NOISE
+from mccompile.check.compare import OF_NOISE, Comparison, Tolerance, compare
 from mccompile.check.saturation import UNSIGNED, exact_products, keep_exact
 from mccompile.importer.fixed import Fixed, FromDim, fixed_arrays, from_dims
 from mccompile.importer.labels import Legend, as_tensors
@@ -19,6 +19,7 @@ from mccompile.interface.tensors import Interface
 from mccompile.ir.dims import symbols
 from mccompile.ir.dims_terms import Symbol
 from mccompile.ir.errors import CompileError
+from mccompile.ir.graph import Graph
 from mccompile.ir.small_floats import bf16_bits, bf16_values
 from mccompile.ir.types import TensorType
 from mccompile.onnxio import (
@@ -58,12 +59,24 @@ BF16_PLACE = 2.0**-7
 
 @dataclass(frozen=True)
 class Expected:
-    """Values by ONNX name, and the noise of those where it is known (see `compare.tolerances`). Those in ``halves``
-    are the bits of bfloat16."""
+    """Values by ONNX name, and the noise of those where it is known (see `compare.tolerances`), of integers how far
+    each may be off. Those in ``halves`` are the bits of bfloat16, and their noise is that of the numbers."""
 
     values: dict[str, Array]
     noise: dict[str, Array]
     halves: frozenset[str] = frozenset()
+
+    def compared(
+        self, name: str, got: Array, factor: float = 1.0, tolerance: Tolerance | None = None
+    ) -> Comparison:
+        """One value that was computed against what is expected of it."""
+        want, noise = self.values[name], self.noise.get(name)
+        if got.shape == want.shape and got.dtype == want.dtype:
+            if name in self.halves:
+                got, want = bf16_values(got), bf16_values(want)
+            elif noise is not None and want.dtype.kind != "f":
+                want = np.where(np.abs(got.astype(np.float64) - want) <= noise, got, want)
+        return compare(name, got, want, noise, factor, tolerance)
 
 
 @dataclass(frozen=True)
@@ -111,11 +124,10 @@ class OnnxRuntime:
         for session in self.others:
             for name, array in _values_or_none(session, self.names, inputs, self.legends).items():
                 if array.dtype.kind == "f" and array.shape == values[name].shape:
-                    noise[name] = np.maximum(noise.get(name, 0.0), _distance(array, values[name]))
+                    noise[name] = np.maximum(noise.get(name, 0.0), finite_distance(array, values[name]))
         halves = self.halves.intersection(values)
         for name in halves:
-            last_place = _distance(values[name], np.zeros(())) * BF16_PLACE / OF_NOISE
-            noise[name] = noise.get(name, 0.0) + last_place
+            noise[name] = noise.get(name, 0.0) + last_place(values[name])
             values[name] = bf16_bits(values[name])
         return Expected(_in_bytes(values, self.texts), noise, halves)
 
@@ -147,6 +159,11 @@ class OnnxReference:
         except CompileError as e:
             raise CompileError(e.rule, where=e.where, hint=f"it was asked because {self.why}") from e
         return Expected(_in_bytes(values, self.texts), {})
+
+
+def last_place(values: Array) -> Array:
+    """The last place of numbers of bfloat16, as noise."""
+    return finite_distance(values, np.zeros(())) * BF16_PLACE / OF_NOISE
 
 
 def _in_bytes(values: dict[str, Array], texts: Mapping[str, int]) -> dict[str, Array]:
@@ -311,7 +328,7 @@ def _values(
     return {name: found[name] for name in names}
 
 
-def _distance(a: Array, b: Array) -> Array:
+def finite_distance(a: Array, b: Array) -> Array:
     """|a - b| in float64, 0 where that is no number (NaN and infinities on either side)."""
     with np.errstate(invalid="ignore"):
         return np.nan_to_num(np.abs(a.astype(np.float64) - b.astype(np.float64)), nan=0.0, posinf=0.0)
@@ -333,7 +350,7 @@ def drawn_extents(c: Compilation, seed: int) -> dict[str, int]:
     one all at the least, one each somewhere in between; of several numbers one after the other, the largest first."""
     rng = np.random.default_rng([seed, 3])
     found = {}
-    for s in _given(c):
+    for s in given_symbols(c.graph):
         inner = s.values[1:-1] or s.values
         values = s.choices[::-1] or (s.high, s.low, inner[int(rng.integers(len(inner)))])
         found[s.name] = values[seed % len(values)]
@@ -343,18 +360,22 @@ def drawn_extents(c: Compilation, seed: int) -> dict[str, int]:
 def drawn_cases(c: Compilation) -> int:
     """How many seeds draw all that extents are to be checked with: two, three where any has a range, or as many as
     there are to choose from."""
-    return max([2, *(len(s.choices) or min(len(s.values), 3) for s in _given(c))])
+    return max([2, *(len(s.choices) or min(len(s.values), 3) for s in given_symbols(c.graph))])
 
 
-def _given(c: Compilation) -> list[Symbol]:
+def given_symbols(graph: Graph) -> list[Symbol]:
     """The symbols of the extents that the caller gives."""
-    return symbols(*(e for v in c.graph.fed for e in v.shape))
+    return symbols(*(e for v in graph.fed for e in v.shape))
 
 
-def drawn_inputs(c: Compilation, seed: int) -> dict[str, Array]:
-    """`random_inputs` of a compilation at `drawn_extents`, but for what is state; bytes that stand for other numbers
+def bounds_of(graph: Graph) -> dict[str, int]:
+    """The largest extents of all inputs, by name."""
+    return {s.name: s.high for s in symbols(*(e for v in graph.inputs for e in v.shape))}
+
+
+def drawn_inputs(c: Compilation, seed: int, extents: Mapping[str, int]) -> dict[str, Array]:
+    """`random_inputs` of a compilation at ``extents``, but for what is state; bytes that stand for other numbers
     of the model are any bytes, text is short, and bits of bfloat16 are those of normal(0, 1)."""
-    extents = drawn_extents(c, seed)
     types = {v.name: v.type.at(extents) for v in c.graph.fed}
     inputs = random_inputs(types, seed)
     rng = np.random.default_rng([seed, 1])

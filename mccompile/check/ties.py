@@ -15,15 +15,19 @@ real number is as sure as float32 makes it (`_unsure`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from mccompile import driver
 from mccompile._dataclass import dataclass
 from mccompile.check.branches import computed
 from mccompile.check.compare import OF_NOISE
 from mccompile.check.heads import Sure, rounds, wrong_outputs
 from mccompile.check.reference import Judge
+from mccompile.driver import Compilation
 from mccompile.interface.tensors import MODELS_OWN, Interface
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node, Value
@@ -73,6 +77,11 @@ class Ties:
             "ok": self.ok, "layers": self.layers, "elements": self.elements, "differing": self.differing,
             "wrong": list(self.wrong),
         }  # fmt: skip
+
+
+def imported_graph(model: Path, c: Compilation) -> Graph:
+    """The graph that a compilation was made of, with inputs and outputs as the model has them."""
+    return driver.import_graph(model, replace(c.options, io=c.options.place, input_formats={})).graph
 
 
 def is_quantised(graph: Graph) -> bool:

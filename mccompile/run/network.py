@@ -350,6 +350,20 @@ class Network:
         finally:
             self._lock.release()
 
+    def repeated(self, extents: Mapping[str, int]) -> Callable[[], None]:
+        """`invoke` for who measures it: state that grows has these extents before each run, so that all runs are of
+        one size. What is known here of extents is not asked anew. UsageError as of `set_extents`."""
+        self.set_extents(extents)
+        setters = [(getattr(self.lib, f"{self.name}_set_{name}"), extent) for name, extent in extents.items()]
+
+        def run() -> None:
+            for setter, extent in setters:
+                setter(self._net, extent)
+            if status := self._run(self._net):
+                self._expect_ok(status, "run")
+
+        return run if setters else self.invoke
+
     def set_inputs(self, inputs: Mapping[str, Array]) -> None:
         """Copy inputs in. They may be views of this network, such as `outputs` of the run before.
 

@@ -14,6 +14,7 @@ import pytest
 from onnx import helper
 
 from mccompile import driver
+from mccompile.check.check import check
 from mccompile.check.golden import golden_files, literals, reference_golden
 from mccompile.driver import Options
 from mccompile.ir.errors import CompileError, UsageError
@@ -182,6 +183,42 @@ def test_outputs_of_extents_that_a_run_tells_are_refused(tmp_path: Path) -> None
     c = compile_to(tmp_path / "net.onnx", tmp_path / "net")
     with pytest.raises(CompileError, match=r"'y' is i64.*each run"):
         golden_files(c, {"x": np.ones(4, np.float32)}, {"y": np.zeros((1, 2), np.int64)})
+
+
+@pytest.mark.parametrize("io", ["arena", "caller"])
+def test_inputs_and_outputs_without_elements_are_c99(io: str, tmp_path: Path) -> None:
+    m = Maker()
+    past, x = m.input("past", [1, 0, 4]), m.input("x", [1, 2, 4])
+    m.node("Concat", [past, x], "all", axis=1)
+    m.node("Neg", [past], "before")
+    onnx.save(m.model(["all", "before"]), tmp_path / "net.onnx")
+    options = Options(target="generic", io=io)
+    driver.compile(tmp_path / "net.onnx", tmp_path / "out", options, extra=reference_golden(tmp_path / "net.onnx"))
+    assert build_and_run(tmp_path / "out", "net").stdout == "PASS net\n"
+    command = [needs_tool("gcc"), "-std=c99", "-pedantic-errors", "-c", "example_main.c"]
+    subprocess.run(command, cwd=tmp_path / "out", check=True)
+
+
+def test_one_run_of_a_network_with_state_begins_anew(tmp_path: Path) -> None:
+    """Outputs that are given are of one run; the program makes two."""
+    m = Maker()
+    m.node("Add", [m.input("h", [4]), m.input("x", [4])], "next")
+    m.node("Neg", ["next"], "y")
+    onnx.save(m.model(["next", "y"]), tmp_path / "net.onnx")
+    x = np.ones(4, np.float32)
+    driver.compile(
+        tmp_path / "net.onnx", tmp_path / "out", Options(target="generic", state={"next": "h"}),
+        extra=lambda c: golden_files(c, {"x": x}, {"y": -x}),
+    )  # fmt: skip
+    assert build_and_run(tmp_path / "out", "net").stdout == "PASS net\n"
+
+
+def test_the_program_runs_at_the_largest_extents_whatever_the_seed(tmp_path: Path) -> None:
+    m = Maker()
+    m.node("Relu", [m.input("x", ["n", 4])], "y")
+    onnx.save(m.model(["y"]), tmp_path / "net.onnx")
+    result = check(tmp_path / "net.onnx", Options(target="generic", dims={"n": "1..3"}), seed=1, golden=True)
+    assert result.ok, result.lines()
 
 
 def test_literals_are_exact() -> None:

@@ -60,7 +60,7 @@ def attack(seed: int) -> Work:
         with mock.patch.dict(os.environ, {"CC": "gcc", "MCC_CACHE": str(folder / "cache")}):
             try:
                 options, _ = options_of(own)
-                found = check(path, options, inputs=given, per_layer=True, golden=r.random() < 0.2)
+                found = check(path, options, inputs=given, per_layer=True, golden=r.random() < 0.5)
             except InternalError as e:
                 return "internal", f"{setting.label}\n{e}\n{traceback.format_exc(limit=-4)}"
             except (CompileError, UsageError) as e:
