@@ -28,7 +28,8 @@ from mccompile.check.reference import (
 )
 from mccompile.check.sides import sides
 from mccompile.check.ties import imported_graph, is_quantised
-from mccompile.ir.dims import Symbol, symbols, value
+from mccompile.ir.dims import symbols, value
+from mccompile.ir.dims_terms import Symbol
 from mccompile.ir.errors import UsageError
 from mccompile.ir.graph import Graph, Value
 from mccompile.ir.small_floats import bf16_values
