@@ -22,6 +22,7 @@ from mccompile.codegen.model import model_facts
 from mccompile.codegen.names import given_name, model_name
 from mccompile.codegen.packages import find_package
 from mccompile.codegen.projects import Project, make_project
+from mccompile.importer.bounds import UnknownBoundError
 from mccompile.importer.choices import together
 from mccompile.importer.convert import convert
 from mccompile.importer.dim_values import listed
@@ -479,6 +480,8 @@ def options_of(paths: Sequence[Path], options: Options) -> Iterator[Options]:
         )
         for names in known
     ]
+    if options.bounds and len(paths) > 1:
+        own = list(_with_own_bounds(paths, own))
     yield from _with_own_nodes(paths, own) if {*options.weights, *options.precision} - {EVERY} else own
 
 
@@ -493,6 +496,29 @@ def _with_own_nodes(paths: Sequence[Path], given: Sequence[Options]) -> Iterator
             yield o
         else:
             yield replace(o, weights=_own(o.weights, of_one), precision=_own(o.precision, of_one))
+
+
+def _with_own_bounds(paths: Sequence[Path], given: Sequence[Options]) -> Iterator[Options]:
+    """The options with those bounds that each model has something for. UsageError for one that none has."""
+    kept = []
+    for path, options in zip(paths, given, strict=True):
+        kept.append({n for n in options.bounds if _has_bound(path, replace(options, bounds={n: options.bounds[n]}))})
+    strange = [n for n in given[0].bounds if not any(n in names for names in kept)]
+    if strange:
+        raise UsageError(f"no model has a loop or an extent {strange[0]!r}, of which a bound is said")
+    for options, names in zip(given, kept, strict=True):
+        yield replace(options, bounds={n: v for n, v in options.bounds.items() if n in names})
+
+
+def _has_bound(path: Path, options: Options) -> bool:
+    """Whether a model has what the one bound of its options is said of; one that cannot be compiled may."""
+    try:
+        open_model(path, options)
+    except UnknownBoundError:
+        return False
+    except CompileError:
+        return True
+    return True
 
 
 def _importable(path: Path, options: Options) -> list[tuple[tuple[str, ...], str]] | None:

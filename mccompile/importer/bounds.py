@@ -10,9 +10,13 @@ from mccompile.ir.errors import UsageError
 from mccompile.onnxio import OnnxGraph, subgraphs
 
 
+class UnknownBoundError(UsageError):
+    """A bound is said of what a model has not: another one of a project may have it."""
+
+
 def require_known(bounds: Iterable[str], prepared: Prepared) -> None:
-    """UsageError for a bound of what the model has neither in the file nor in its canonical form. Whether anything
-    asks for one that it has depends on other options."""
+    """UnknownBoundError for a bound of what the model has neither in the file nor in its canonical form. Whether
+    anything asks for one that it has depends on other options."""
     graphs = [inner for graph in (prepared.source, prepared.model.graph) if graph for inner in _everywhere(graph)]
     known = {name for graph in graphs for name in _names(graph)}
     known.update(e for shape in prepared.declared.values() for e in shape if isinstance(e, str))
@@ -20,7 +24,7 @@ def require_known(bounds: Iterable[str], prepared: Prepared) -> None:
     for name in bounds:
         value, _, axis = name.rpartition("_")
         if name not in known and not (value in values and axis.isdigit()):
-            raise UsageError(
+            raise UnknownBoundError(
                 f"no loop and no extent is named {name!r}, of which a bound is said",
                 hint="an error says which bounds are asked for; leave this one out",
             )

@@ -340,7 +340,7 @@ def _scan(w: Walker, n: Import, inputs: Sequence[Known | None], depth: int) -> l
     backwards = n.each("scan_input_directions", count)
     lengths = {v.shape[a] for v, a in zip(sources, axes, strict=True)}
     if len(lengths) != 1:
-        raise _broken(n.node, f"its inputs are scanned along axes of different extents {sorted(lengths)}")
+        raise _broken(n.node, f"its inputs are scanned along axes of different extents {sorted(map(str, lengths))}")
     (length,) = lengths
     items = [loops.Item(v, a, bool(back)) for v, a, back in zip(sources, axes, backwards, strict=True)]
     trips = None if varies(lengths) else length

@@ -203,8 +203,8 @@ class Converter:
             self.stated.asked.add(name)
             return self.stated.bounds[name]
         rows = n.node.outputs[len(n.node.inputs) - 2 :] if n.node.op_type == "Loop" else ()
-        extents = [self.stated.extent(row, 0) for row in rows]
-        return min((e for e in extents if e is not None), default=None)
+        stated = [of(row, 0) for row in rows for of in (self.stated.extent, self.stated.bound)]
+        return min((e for e in stated if e is not None), default=None)
 
     def closed(
         self, n: Import, body: OnnxGraph, kind: str, depth: int, begin: Begin = lambda graph, names: None,

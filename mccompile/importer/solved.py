@@ -113,5 +113,5 @@ def equations(shapes: Iterable[tuple[Sequence[int], Sequence[int | str | None]]]
         for found, said in shapes
         if len(found) == len(said)
         for extent, stated in zip(found, said, strict=True)
-        if isinstance(extent, Dim) and isinstance(stated, int)
+        if isinstance(extent, Dim) and isinstance(stated, int) and not isinstance(stated, Dim)
     ]

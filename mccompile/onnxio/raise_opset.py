@@ -13,8 +13,9 @@ import onnx
 from onnx import helper
 
 from mccompile.ir.errors import CompileError
+from mccompile.ir.names import Names
 from mccompile.onnxio.model import OnnxModel, OnnxNode, node_label
-from mccompile.onnxio.nested import all_nodes, inner_graphs, inner_nodes
+from mccompile.onnxio.nested import all_nodes, inner_graphs, inner_nodes, value_names
 from mccompile.onnxio.proto import GraphReader, normal_domain
 from mccompile.onnxio.untyped import converted, inferred
 from mccompile.onnxio.wellformed import require_wellformed
@@ -154,21 +155,25 @@ def _aligned(proto: onnx.ModelProto, where: str) -> onnx.ModelProto:
     is, and takes some of the others wrong. CompileError where that takes a rank that nothing tells.
     """
     if any(node.op_type in ("PRelu", *_BROADCAST) for node in all_nodes(proto.graph)):
-        _align(proto.graph, inferred(proto).graph, where)
+        _align(proto.graph, inferred(proto).graph, where, Names(value_names(proto.graph)))
     return proto
 
 
 def _align(
-    graph: onnx.GraphProto, typed: onnx.GraphProto, where: str, outer: Mapping[str, _Shape] | None = None
+    graph: onnx.GraphProto,
+    typed: onnx.GraphProto,
+    where: str,
+    names: Names,
+    outer: Mapping[str, _Shape] | None = None,
 ) -> None:
     """Align operands in a graph and those inside of it; ``typed`` is the same one with what is inferred, ``outer``
-    has what is known of values around a nested one."""
+    has what is known of values around a nested one, ``names`` those of all values."""
     shapes = {**(outer or {}), **_shapes(typed)}
     nodes = []
     for place, (node, same) in enumerate(zip(graph.node, typed.node, strict=True)):
         _tell_rank(node, shapes)
         for own, known in zip(inner_graphs(node), inner_graphs(same), strict=True):
-            _align(own, known, where, shapes)
+            _align(own, known, where, names, shapes)
         axis = _first_axis(node)
         if axis is not None and len(node.input) == 2:
             behind = _axes_behind(node, axis, shapes)
@@ -180,7 +185,7 @@ def _align(
                     hint="export it with opset 7 or a newer one, or state their shapes",
                 )
             if behind:
-                wide = f"{node.output[0]}/second"
+                wide = names.fresh(f"{node.output[0]}/second")
                 nodes.append(helper.make_node("Unsqueeze", [node.input[1]], [wide], axes=behind))
                 node.input[1] = wide
             kept = [a for a in node.attribute if a.name != "axis"]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from mccompile._dataclass import dataclass
-from mccompile.ir.dims import span
+from mccompile.ir.dims import span, varies
 from mccompile.ir.graph import Value
 from mccompile.ir.scalar import Array
 from mccompile.ir.structure import Nest, Structure, axis_loops
@@ -130,7 +130,7 @@ def _import_compress_counted(n: Import) -> None:
     counted."""
     x, axis = _compressed(n)
     condition, stated = n.input(1), n.declared()
-    if stated is not None and len(stated) == len(x.shape):
+    if stated is not None and len(stated) == len(x.shape) and not varies([stated[axis]]):
         found, _ = n.inners(NonZero(stated[axis]), [condition], ["found", "count"])
     else:
         found = places(n, condition)

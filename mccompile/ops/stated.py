@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import field
 
 from mccompile._dataclass import dataclass
-from mccompile.ir.dims import identifier
+from mccompile.ir.dims import Dim, bound, identifier
 from mccompile.ir.names import free_name
 
 Shape = tuple[int | str | None, ...]
@@ -41,19 +41,22 @@ class Stated:
         return extents if shape is not None and len(extents) == len(shape) else None
 
     def extent(self, value: str, axis: int) -> int | None:
-        """One extent of a value."""
-        shape = self.shapes.get(value, ())
-        found = shape[axis] if axis < len(shape) else None
-        return found if isinstance(found, int) else None
+        """One extent of a value that is a number. One of the caller says only how large a computed one may be."""
+        found = self._stated(value, axis)
+        return found if isinstance(found, int) and not isinstance(found, Dim) else None
 
     def name(self, value: str, axis: int) -> str:
         """What an extent of a value is called: as in the model, or after the value and the axis."""
-        shape = self.shapes.get(value, ())
-        found = shape[axis] if axis < len(shape) else None
+        found = self._stated(value, axis)
         return found if isinstance(found, str) and found else f"{identifier(value)}_{axis}"
 
     def bound(self, value: str, axis: int) -> int | None:
         """The most that an extent may be, if that was said."""
         name = self.name(value, axis)
         self.asked.update({name} & set(self.bounds))
-        return self.bounds.get(name)
+        stated = self._stated(value, axis)
+        return self.bounds.get(name, bound(stated) if isinstance(stated, Dim) else None)
+
+    def _stated(self, value: str, axis: int) -> int | str | None:
+        shape = self.shapes.get(value, ())
+        return shape[axis] if axis < len(shape) else None

@@ -18,6 +18,7 @@ OWN = {
     "loops.py": "leaves out a coordinate that nothing in its block reads",
     "wrapping.py": "breaks long lines",
     "names.py": "makes identifiers and comments of ONNX names",
+    "packages.py": "makes a regular expression of what an example prints",
     "uses.py": "reads templates and forms of C, before anything is printed",
     "templates.py": "reads templates, and sets comments and strings apart where it indents",
     "shared_functions.py": "compares functions beside kernels that are printed, and keeps one of each",

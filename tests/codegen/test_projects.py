@@ -338,6 +338,18 @@ def test_a_model_that_cannot_be_compiled_may_have_the_nodes(tmp_path: Path) -> N
     assert [o.weights for o in driver.options_of(models, given)] == [{}, {"head": "f16"}]
 
 
+def test_bounds_go_to_the_models_that_have_what_they_are_said_of(tmp_path: Path) -> None:
+    maker = Maker()
+    counted = maker.node("NonZero", [maker.input("mask", [1, 8])], "places")
+    maker.node("Cast", [counted], "y", to=TensorProto.FLOAT)
+    onnx.save(maker.model(["y"]), tmp_path / "counted.onnx")
+    models = [tmp_path / "counted.onnx", *_models(tmp_path)]
+    given = Options(target="generic", project="both", bounds={"places_1": 4})
+    assert [o.bounds for o in driver.options_of(models, given)][:2] == [{"places_1": 4}, {}]
+    with pytest.raises(UsageError, match="no model has a loop or an extent 'rows'"):
+        list(driver.options_of(models, Options(bounds={"rows": 4})))
+
+
 def test_names_that_shapes_give_to_axes_are_dims_of_a_project(tmp_path: Path) -> None:
     maker = Maker()
     maker.node("Relu", [maker.input("open", [None, 3])], "y")

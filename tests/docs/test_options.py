@@ -67,6 +67,7 @@ def test_every_option_of_a_compilation_reaches_it(monkeypatch: pytest.MonkeyPatc
     names = [name for name, (told, _) in OPTIONS.items() if told.in_python and name in fields]
     given = {name: _other(OPTIONS[name][1]) for name in names}
     given |= {"memory": {"dtcm": "1K"}, "opt_level": 3, "ram": "64K", "limits": {"nodes": 7}}
+    given |= {name: {"a": "f32"} for name in ("state", "input_formats", "weights", "precision") if name in given}
     given |= {"input_shapes": {"a": [1]}, "kernels": {"conv": "conv.generic"}}
     mccompile.compile("m.onnx", "out", **given)  # type: ignore[typeddict-item]
     wanted = given | {"memory": (("dtcm", 1024),), "opt_level": "O3", "ram": 65536}

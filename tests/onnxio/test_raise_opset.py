@@ -50,6 +50,12 @@ def test_a_slope_is_of_the_channels_whatever_inference_knows(
     np.testing.assert_array_equal(_run(path, 2), np.broadcast_to(-2 * SLOPE[:, None, None], SHAPE))
 
 
+def test_a_value_may_be_called_as_what_is_added(tmp_path: Path) -> None:
+    nodes = [N("Neg", ["x"], ["y/second"]), N("PRelu", ["y/second", "b"], ["y"])]
+    found = _run(_save(tmp_path, nodes, 6), 2)
+    np.testing.assert_array_equal(found, np.broadcast_to(-2 * SLOPE[:, None, None], SHAPE))
+
+
 @pytest.mark.parametrize("op", ["PRelu", "Greater"])
 @pytest.mark.parametrize("inside", [N("Neg", ["a"], ["r"]), N("Abs", ["a"], ["r"])], ids=lambda n: n.op_type)
 def test_operands_inside_of_a_loop(op: str, inside: onnx.NodeProto, tmp_path: Path) -> None:

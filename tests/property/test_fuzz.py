@@ -76,7 +76,8 @@ def test_an_extent_of_the_run_is_a_family_of_networks() -> None:
     net = _chain()
     assert net.axes == {"x1": (1,)}
     assert [run["x1"].shape for run in net.runs().values()] == [(2, 7), (2, 1), (2, 4)]
-    assert net.as_inputs(["v4"]) == {"v4": (1,)}
+    (made,) = net.steps[2].outputs
+    assert net.as_inputs([made]) == {made: (1,)}
     assert net.model().graph.input[0].type.tensor_type.shape.dim[1].dim_param == "n"
 
 

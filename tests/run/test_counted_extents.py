@@ -127,3 +127,29 @@ def test_a_deformed_convolution_of_a_batch_of_the_run(tmp_path: Path) -> None:
     onnx.save(_model(m, {"y": F32}, 22), tmp_path / "tall.onnx")
     with pytest.raises(CompileError, match="where the image's extents are known at run time only"):
         mccompile.compile(tmp_path / "tall.onnx", tmp_path / "out", dims={"b": 1, "h": "3..5"})
+
+
+@pytest.mark.parametrize("op", ["Range", "Expand", "Compress", "ConstantOfShape", "Tile"])
+def test_the_name_of_an_input_s_extent_at_a_result_says_only_how_large_it_may_be(op: str, tmp_path: Path) -> None:
+    """Exporters are told one word for several axes: the result has the extent that the run finds out."""
+    m = Maker()
+    m.node("Relu", [m.input("x", ("n", 4), F32)], "z")  # type: ignore[arg-type]
+    wide = m.input("w", (8, 4), F32) if op == "Compress" else m.weight((1, 4))
+    if op == "Compress":
+        m.node(op, [wide, m.input("r", (8,), TensorProto.BOOL)], "y", axis=0)
+    elif op == "Range":
+        m.node(op, [m.const(np.array(0)), m.input("r", (), I64), m.const(np.array(1))], "y")
+    else:
+        m.node(op, [*([] if op == "ConstantOfShape" else [wide]), m.input("r", (2,), I64)], "y")
+    model = _model(m, {"z": F32, "y": I64 if op == "Range" else F32})
+    shape = ["n"] if op == "Range" else ["n", 4]
+    model.graph.output[1].CopyFrom(
+        helper.make_tensor_value_info("y", model.graph.output[1].type.tensor_type.elem_type, shape)
+    )
+
+    def feed(n: int, count: int) -> Mapping[str, Array]:
+        r = {"Range": np.array(count), "Compress": np.arange(8) < count, "Tile": np.array([count, 1])}
+        given = {"x": _floats(n, 4), "r": r.get(op, np.array([count, 4]))}
+        return given | ({"w": _floats(8, 4)} if op == "Compress" else {})
+
+    _compare(model, tmp_path, [feed(5, 5), feed(5, 2), feed(3, 8)], dims={"n": "1..8"}, target="generic")

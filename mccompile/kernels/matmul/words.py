@@ -182,8 +182,10 @@ def silent_parts(w: Array, zero: Array, block: int, part: int) -> Array:
     >>> silent_parts(w, zero, block=2, part=2).tolist()
     [[True, False], [True, False]]
     """
-    rows = np.arange(len(w))
-    return np.logical_and.reduceat(w == zero[rows // block], rows[::part], axis=0)
+    found = np.empty((-(-len(w) // part), w.shape[1]), bool)
+    for i, start in enumerate(range(0, len(w), part)):
+        found[i] = (w[start : start + part] == zero[start // block]).all(0)
+    return found
 
 
 def part_of(block: int, steps: int) -> int:
@@ -272,7 +274,7 @@ def _scales(node: Node, tile: WordTile, parts: Repeated, b: Builder) -> Repeated
     w, scale, zero = (None if v is None else b.seen(v, AsTheyAre()).buffer.data for v in node.operands[1:])
     assert w is not None
     assert scale is not None
-    silent = silent_parts(w, np.full(scale.shape, op.zero) if zero is None else zero, op.block, tile.block)
+    silent = silent_parts(w, np.full(scale.shape, op.zero, w.dtype) if zero is None else zero, op.block, tile.block)
     return Scales(parts, np.packbits(silent).tobytes()) if silent.any() else parts
 
 

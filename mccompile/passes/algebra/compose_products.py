@@ -13,7 +13,7 @@ from mccompile.ir.op import TypeRuleError
 from mccompile.ir.scalar import Array
 from mccompile.ops.conv import Conv
 from mccompile.ops.matmul import MatMul
-from mccompile.passes.algebra.fold_affine import is_bias, rounded, unfit
+from mccompile.passes.algebra.fold_affine import ROUNDED, absorbs, is_bias, rounded, unfit
 from mccompile.passes.analysis.contraction import contraction
 from mccompile.passes.manager import Remarks
 from mccompile.passes.rewrite.patterns import Any, Fail, Is, Match, Rule, apply_rules
@@ -113,7 +113,10 @@ def _composed_conv(m: Match) -> tuple[Conv, Array, Array] | Fail:
     assert outer is not None
     if first.groups != 1 or last.groups != 1:
         return Fail("")
-    bias = outer + w.reshape(*w.shape[:2], -1).sum(2) @ inner
+    moved = w.reshape(*w.shape[:2], -1).sum(2) @ inner
+    if absorbs(outer, moved):
+        return Fail(ROUNDED)
+    bias = outer + moved
     if set(w.shape[2:]) == {1}:
         if any(last.pads):
             return Fail("")
@@ -142,7 +145,7 @@ def _rewrite_conv(m: Match) -> None:
 
 # -- matrix products -----------------------------------------------------------------------------------------
 @np.errstate(over="ignore", invalid="ignore")
-def _composed_matmul(m: Match) -> tuple[MatMul, Array, Array]:
+def _composed_matmul(m: Match) -> tuple[MatMul, Array, Array] | Fail:
     """x A + a, times B, plus b, is x (A B) + (a B + b)."""
     first, last = m.op(MatMul, "first"), m.op(MatMul)
     (a, inner), (b, outer) = ((_weights(m, n), _bias(m, n)) for n in (m.nodes["first"], m.root))
@@ -151,7 +154,8 @@ def _composed_matmul(m: Match) -> tuple[MatMul, Array, Array]:
     assert inner is not None
     assert outer is not None
     a, b = (w.T if op.trans_b else w for w, op in ((a, first), (b, last)))
-    return MatMul(first.trans_a), a @ b, inner @ b + outer
+    moved = inner @ b
+    return Fail(ROUNDED) if absorbs(outer, moved) else (MatMul(first.trans_a), a @ b, moved + outer)
 
 
 def _check_matmul(m: Match) -> Fail | None:
@@ -161,11 +165,14 @@ def _check_matmul(m: Match) -> Fail | None:
         return failed
     if m.op(MatMul).trans_a or any(n.operands[1] is None or len(n.operands[1].shape) != 2 for n in (first, last)):
         return Fail("their operands are not simply rows and matrices")
-    return _pays(m, *_composed_matmul(m))
+    found = _composed_matmul(m)
+    return found if isinstance(found, Fail) else _pays(m, *found)
 
 
 def _rewrite_matmul(m: Match) -> None:
-    _install(m, *_composed_matmul(m))
+    found = _composed_matmul(m)
+    assert not isinstance(found, Fail)
+    _install(m, *found)
 
 
 def _pair(op: type[Conv | MatMul]) -> Is:

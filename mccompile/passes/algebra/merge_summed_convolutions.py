@@ -12,7 +12,7 @@ from mccompile.ir.graph import Graph, Node
 from mccompile.ir.scalar import Array
 from mccompile.ops.conv import Conv
 from mccompile.passes.algebra.enlarge_windows import added, window_inside
-from mccompile.passes.algebra.fold_affine import rounded, unfit
+from mccompile.passes.algebra.fold_affine import ROUNDED, absorbs, rounded, unfit
 from mccompile.passes.manager import Remarks
 from mccompile.passes.rewrite.rewriter import Rewriter
 
@@ -65,6 +65,8 @@ def _merge(r: Rewriter, node: Node, remarks: Remarks) -> int:
         big, small = small, big
     weights, bias = _enlarged(big, small), _summed_bias(big, small)
     reason = weights if isinstance(weights, str) else unfit(node.result.dtype, weights, bias)
+    if absorbs(big.bias, small.bias):
+        reason = ROUNDED
     if reason or isinstance(weights, str):
         remarks.miss(what, reason)
         return 0

@@ -83,7 +83,7 @@ def for_all_turns() -> Iterator[None]:
     operator that cannot be put on the values of all of them."""
     try:
         yield
-    except TypeRuleError as e:
+    except (TypeRuleError, ValueError) as e:
         raise NotACellError(f"what it reads is not computed for all turns at once: {e}") from e
 
 

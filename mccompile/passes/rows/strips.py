@@ -216,7 +216,7 @@ def streamed(graph: Graph, region: Sequence[Node], height: int) -> Streamed | st
     r = Rewriter(other)
     try:
         taken_over = cut(r, region, strips)
-    except TypeRuleError as e:
+    except (TypeRuleError, ValueError) as e:
         return f"an operator cannot be put on {height} rows: {e}"
     r.finish()
     return Streamed(other, frozenset(taken_over))
