@@ -34,6 +34,7 @@ def run(module: KernelModule, remarks: Remarks, target: Target, threads: int, ju
     """Share out the work of calls to ``threads`` threads, where each has enough of it. Exact."""
     steps = list(module.body.linear())
     after = [split(s, target, threads, remarks, module.state) if isinstance(s, Call) else s for s in steps]
+    after = _with_scratch_of_its_own(steps, after)
     changed = [(a, b) for a, b in zip(steps, after, strict=True) if isinstance(b, Call) and b.parts is not None]
     found = [b for _, b in changed]
     own = _made(module, after, _with_room(found))
@@ -68,6 +69,19 @@ def split(call: Call, target: Target, threads: int, remarks: Remarks, state: Map
         remarks.miss(f"cut {name}", f"{call.kernel} has no loop of several turns to share out")
         return call
     return replace(finer, parts=parts, near=None)
+
+
+def _with_scratch_of_its_own(steps: Sequence[Call | Fill], after: Sequence[Call | Fill]) -> list[Call | Fill]:
+    """The steps after, where calls that had one scratch memory have one again: the largest that any of them asks for,
+    as the groups of a convolution do."""
+    most: dict[Buffer, Buffer] = {}
+    pairs = [(a, b) for a, b in zip(steps, after, strict=True) if isinstance(a, Call) and isinstance(b, Call)]
+    for a, b in pairs:
+        if a.scratch is not None and b.scratch is not None:
+            known = most.setdefault(a.scratch, b.scratch)
+            most[a.scratch] = b.scratch if b.scratch.elements > known.elements else known
+    made = {id(b): replace(b, scratch=most[a.scratch]) for a, b in pairs if a.scratch in most}
+    return [made.get(id(s), s) for s in after]
 
 
 def _moves_state(call: Call, state: Mapping[Buffer, Buffer]) -> bool:

@@ -18,6 +18,7 @@ BOX_CYCLES = 20.0
 class NmsGeneric(Variant):
     ops = ("nms",)
     kernel = "nms.generic"
+    stores_rows = True
 
     def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
         if node.pre or node.post:

@@ -31,6 +31,7 @@ class TextConcatGeneric(_Rows):
 class TextSplitGeneric(_Rows):
     ops = ("text_split",)
     kernel = "text_split.generic"
+    stores_rows = True
 
 
 class TextKeepGeneric(_Rows):

@@ -18,6 +18,7 @@ COMPARED_CYCLES = 8.0
 class UniqueGeneric(Variant):
     ops = ("unique",)
     kernel = "unique.generic"
+    stores_rows = True
 
     def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
         x = node.operands[0]

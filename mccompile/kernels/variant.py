@@ -145,6 +145,9 @@ class Variant:
     may_share: ClassVar[bool] = True
     """Whether the template prints every extent and stride by `BoundView.e` and `index`: then -Os may share it."""
 
+    stores_rows: ClassVar[bool] = False
+    """Whether the template stores elements of results one behind the other, whatever their views are."""
+
     elementwise: ClassVar[bool] = False
     """Whether all views of a call have one shape, whose axes mean nothing: they may be cut and merged at will, and
     the result may overwrite any input that lies alike."""
@@ -239,6 +242,8 @@ class Variant:
         one where it runs backwards, any offset. A variant that assumes more says so here, and what makes sums says
         `sums_backwards`.
         """
+        if self.stores_rows and not all(v.gapless for v in after.results):
+            return f"{self.kernel} stores its results row by row"
         if not self.kernel.endswith(".generic"):
             return f"{self.kernel} is made for the views it was given"
         for i in self.rereads if target.cached else ():

@@ -153,3 +153,20 @@ def test_the_name_of_an_input_s_extent_at_a_result_says_only_how_large_it_may_be
         return given | ({"w": _floats(8, 4)} if op == "Compress" else {})
 
     _compare(model, tmp_path, [feed(5, 5), feed(5, 2), feed(3, 8)], dims={"n": "1..8"}, target="generic")
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_the_places_of_what_differs_in_columns_of_another_tensor(target: str, tmp_path: Path) -> None:
+    """Of a kernel that stores them one behind the other; the products make the peak, so that a copy may be spared."""
+    m = Maker()
+    columns = []
+    for name in ("a", "b"):
+        made = [f"{name}.u", f"{name}.first", f"{name}.at"]
+        m.nodes.append(helper.make_node("Unique", [m.input(name, (8,))], made, name=name))
+        columns.append(m.node("Unsqueeze", [f"{name}.at", m.const(np.array([1]))]))
+    m.node("Concat", columns, "y", axis=1)
+    big = m.node("Sigmoid", [m.node("MatMul", [m.input("x", (32, 32)), m.weight((32, 32))])])
+    m.node("MatMul", [big, m.weight((32, 32))], "z")
+    rng = np.random.default_rng(0)
+    feed = {name: rng.integers(-4, 5, 8).astype(np.float32) for name in "ab"} | {"x": _floats(32, 32)}
+    _compare(_model(m, {"y": I64, "z": F32}), tmp_path, [feed], target=target)

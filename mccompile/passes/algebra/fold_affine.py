@@ -182,9 +182,10 @@ ROUNDED = "a number is so large that what it is added to is rounded"
 def absorbs(*parts: Array | None) -> bool:
     """Whether numbers that were added one after the other must not be added beforehand, for what they are added to is
     rounded to the large one: (x + 12582912) - 12582912 is x, rounded to a whole number."""
-    met = np.broadcast_arrays(*(a for a in parts if a is not None)) if any(a is not None for a in parts) else []
-    if len(met) < 2:
+    given = [a.astype(np.float64) for a in parts if a is not None]
+    if len(given) < 2:
         return False
+    met = np.broadcast_arrays(*given)
     both = np.all([a != 0 for a in met], axis=0)
     return bool((both & (np.max(np.abs(met), axis=0) >= LARGE)).any())
 
