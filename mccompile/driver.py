@@ -500,25 +500,27 @@ def _with_own_nodes(paths: Sequence[Path], given: Sequence[Options]) -> Iterator
 
 def _with_own_bounds(paths: Sequence[Path], given: Sequence[Options]) -> Iterator[Options]:
     """The options with those bounds that each model has something for. UsageError for one that none has."""
-    kept = []
-    for path, options in zip(paths, given, strict=True):
-        kept.append({n for n in options.bounds if _has_bound(path, replace(options, bounds={n: options.bounds[n]}))})
+    kept = [_own_bounds(path, options) for path, options in zip(paths, given, strict=True)]
     strange = [n for n in given[0].bounds if not any(n in names for names in kept)]
     if strange:
         raise UsageError(f"no model has a loop or an extent {strange[0]!r}, of which a bound is said")
-    for options, names in zip(given, kept, strict=True):
-        yield replace(options, bounds={n: v for n, v in options.bounds.items() if n in names})
+    for options, bounds in zip(given, kept, strict=True):
+        yield replace(options, bounds=bounds)
 
 
-def _has_bound(path: Path, options: Options) -> bool:
-    """Whether a model has what the one bound of its options is said of; one that cannot be compiled may."""
-    try:
-        open_model(path, options)
-    except UnknownBoundError:
-        return False
-    except CompileError:
-        return True
-    return True
+def _own_bounds(path: Path, options: Options) -> dict[str, int]:
+    """The bounds of what a model has; of one that cannot be compiled, those that nothing is known against."""
+    bounds = dict(options.bounds)
+    while bounds:
+        try:
+            open_model(path, replace(options, bounds=bounds))
+        except UnknownBoundError as e:
+            del bounds[e.name]
+        except CompileError:
+            break
+        else:
+            break
+    return bounds
 
 
 def _importable(path: Path, options: Options) -> list[tuple[tuple[str, ...], str]] | None:

@@ -11,7 +11,14 @@ from mccompile.onnxio import OnnxGraph, subgraphs
 
 
 class UnknownBoundError(UsageError):
-    """A bound is said of what a model has not: another one of a project may have it."""
+    """A bound is said of what a model has not: another one of a project may have it. ``name`` is the bound's."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"no loop and no extent is named {name!r}, of which a bound is said",
+            hint="an error says which bounds are asked for; leave this one out",
+        )
+        self.name = name
 
 
 def require_known(bounds: Iterable[str], prepared: Prepared) -> None:
@@ -24,10 +31,7 @@ def require_known(bounds: Iterable[str], prepared: Prepared) -> None:
     for name in bounds:
         value, _, axis = name.rpartition("_")
         if name not in known and not (value in values and axis.isdigit()):
-            raise UnknownBoundError(
-                f"no loop and no extent is named {name!r}, of which a bound is said",
-                hint="an error says which bounds are asked for; leave this one out",
-            )
+            raise UnknownBoundError(name)
 
 
 def _everywhere(graph: OnnxGraph) -> Iterator[OnnxGraph]:
