@@ -44,6 +44,12 @@ def _chain(height: int, kernel: int, stride: int, dilation: int, pads: tuple[int
     return graph
 
 
+def _parsed(text: str, seed: int) -> Graph:
+    graph = parse_graph(text, lookup)
+    fill_constants(graph, seed)
+    return graph
+
+
 MIXED = """graph @g(%x: f32[1,2,11,6]) {
   %v = const : f32[4,2,3,3] ; sha256=00
   %w = const : f32[4,4,3,3] ; sha256=01
@@ -58,9 +64,7 @@ MIXED = """graph @g(%x: f32[1,2,11,6]) {
 
 
 def _mixed() -> Graph:
-    graph = parse_graph(MIXED, lookup)
-    fill_constants(graph, 2)
-    return graph
+    return _parsed(MIXED, 2)
 
 
 LINES = """graph @g(%x: f32[1,2,9,6]) {
@@ -79,9 +83,7 @@ LINES = """graph @g(%x: f32[1,2,9,6]) {
 
 
 def _lines() -> Graph:
-    graph = parse_graph(LINES, lookup)
-    fill_constants(graph, 3)
-    return graph
+    return _parsed(LINES, 3)
 
 
 BYTES = """graph @g(%x: i8[1,3,14,6]) {
@@ -99,9 +101,7 @@ BYTES = """graph @g(%x: i8[1,3,14,6]) {
 
 
 def _bytes() -> Graph:
-    graph = parse_graph(BYTES, lookup)
-    fill_constants(graph, 4)
-    return graph
+    return _parsed(BYTES, 4)
 
 
 LOOKED_UP = """graph @g(%x: f32[1,2,9,6], %k: f32[1,4,5,6], %u: f32[1,4,5,3]) {
@@ -117,9 +117,7 @@ LOOKED_UP = """graph @g(%x: f32[1,2,9,6], %k: f32[1,4,5,6], %u: f32[1,4,5,3]) {
 
 
 def _looked_up() -> Graph:
-    graph = parse_graph(LOOKED_UP, lookup)
-    fill_constants(graph, 5)
-    return graph
+    return _parsed(LOOKED_UP, 5)
 
 
 GRAPHS = {
