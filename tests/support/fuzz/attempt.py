@@ -54,7 +54,8 @@ TURNS = 3
 """Runs in a row of a network that keeps state."""
 
 SAME_FUSING = "-ffp-contract=on"
-"""Lets clang fuse within a statement alone: a program in parts and the whole one are inlined differently."""
+"""Lets clang fuse within a statement alone, and gcc nothing. A program in parts and one that is whole are inlined
+differently and leave other turns of their loops over."""
 
 LAST_PLACE = 2.0**-22
 """Of a float, at most, with one more for a product by an inverse."""
@@ -317,7 +318,7 @@ def _off(inputs: Arrays, seed: int) -> dict[str, Array]:
 
 def _network(out: Path, setting: Setting, model: str = "") -> Network:
     own = (*setting.flags, *((f'-DMCC_HOOKS_HEADER="{HOOKS}"',) if setting.further.hooked else ()))
-    if "threads" in setting.options and setting.compiler == "clang":  # gcc takes `on` for `off`
+    if "threads" in setting.options and setting.compiler != QUICK:
         own = (*own, SAME_FUSING)
     if setting.sanitized:
         return sanitized_network(out, own, setting.compiler, model)
