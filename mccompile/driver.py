@@ -12,17 +12,13 @@ from typing import Any
 import numpy as np
 
 from mccompile._dataclass import dataclass
-from mccompile.codegen.choice import make_choice, part_name
 from mccompile.codegen.facts import ModelFacts
-from mccompile.codegen.files import project_files, source_files
+from mccompile.codegen.files import source_files
 from mccompile.codegen.folder import write_folder
-from mccompile.codegen.kernels import KernelPool, render_programs
+from mccompile.codegen.kernels import KernelPool
 from mccompile.codegen.library import make_library
 from mccompile.codegen.model import model_facts
 from mccompile.codegen.names import given_name, model_name
-from mccompile.codegen.packages import find_package
-from mccompile.codegen.projects import Project, make_project
-from mccompile.importer.bounds import UnknownBoundError
 from mccompile.importer.choices import together
 from mccompile.importer.convert import convert
 from mccompile.importer.dim_values import listed
@@ -36,7 +32,6 @@ from mccompile.ir.dims_hints import hint_of
 from mccompile.ir.errors import CompileError, UsageError
 from mccompile.ir.graph import Graph
 from mccompile.ir.limits import limited
-from mccompile.kernel_passes.share_code import share_modules
 from mccompile.kernels.model.arithmetic import float_arithmetic
 from mccompile.onnxio import OnnxModel, read_model
 from mccompile.ops.held import HELD_IN
@@ -44,7 +39,6 @@ from mccompile.passes.analysis.weight_forms import EVERY, named
 from mccompile.passes.manager import exact_only, run_passes, with_plugins
 from mccompile.passes.pipeline import PIPELINES
 from mccompile.plan.regions import Work
-from mccompile.report.project import choice_report, project_report
 from mccompile.report.report import make_report, write_report
 from mccompile.report.summary import size_text
 from mccompile.search.candidates import Observer, candidates, growth_factor, in_vain, unobserved
@@ -52,25 +46,20 @@ from mccompile.search.fit import Room, fit
 from mccompile.search.options import Options, require_sense
 from mccompile.search.resume import load_ir, resume, target_of, text_at_fault
 from mccompile.search.state import Compilation
-from mccompile.targets.processor import choosable
 from mccompile.targets.target import Target, targets
 
 __all__ = [
     "Artifacts",
     "Compilation",
     "Options",
-    "ProjectArtifacts",
     "compile",
-    "compile_choice",
     "compile_files",
     "compile_program",
-    "compile_project",
     "finish",
     "import_graph",
     "load_ir",
     "open_model",
     "optimize",
-    "options_of",
 ]
 
 
@@ -98,15 +87,6 @@ class Artifacts:
     def with_notes(self, notes: Iterable[str]) -> Artifacts:
         """With other words for the notes."""
         return replace(self, notes=tuple(notes))
-
-
-@dataclass(frozen=True)
-class ProjectArtifacts:
-    """What the compilation of several models made: the folder, the prefix of what they share, the report."""
-
-    out_dir: Path
-    name: str
-    report: dict[str, Any]
 
 
 def open_model(path: str | Path, options: Options) -> Compilation:
@@ -137,7 +117,7 @@ def import_graph(path: str | Path, options: Options) -> Compilation:
 
 def _imported(path: str | Path, options: Options) -> Compilation:
     model = read_model(path)
-    name = given_name(options.name) if options.name else model_name(_default_name(Path(path)))
+    name = given_name(options.name) if options.name else model_name(default_name(Path(path)))
     several = listed(options.dims)
     if several is None:
         graph, prepared = _converted(model, options, options.dims, name)
@@ -184,7 +164,7 @@ def _of_type(prepared: Prepared, dtype: str) -> frozenset[str]:
     return frozenset(v.name for v in (*prepared.inputs, *prepared.model.graph.outputs) if v.dtype == dtype)
 
 
-def _default_name(path: Path) -> str:
+def default_name(path: Path) -> str:
     """The file's name; that of its folder where the file is just called model.onnx."""
     return path.resolve().parent.name if path.stem == "model" else path.stem
 
@@ -205,15 +185,15 @@ def optimize(c: Compilation, observe: Observer = unobserved) -> None:
 
 def require_nodes(c: Compilation, patterns: Iterable[str]) -> None:
     """UsageError for a name in ``--weights`` or ``--precision`` that no node has."""
-    _require_named(_nodes(c), patterns)
+    require_named(nodes_of(c), patterns)
 
 
-def _nodes(c: Compilation) -> list[tuple[tuple[str, ...], str]]:
+def nodes_of(c: Compilation) -> list[tuple[tuple[str, ...], str]]:
     """The names of each node, and that of its operator."""
     return [(n.origins, n.op.name) for n, _ in c.graph.everywhere()]
 
 
-def _require_named(nodes: Sequence[tuple[tuple[str, ...], str]], patterns: Iterable[str]) -> None:
+def require_named(nodes: Sequence[tuple[tuple[str, ...], str]], patterns: Iterable[str]) -> None:
     for pattern in patterns:
         if pattern != EVERY and not any(named(pattern, *node) for node in nodes):
             known = dict.fromkeys(name for origins, op in nodes for name in (*origins, op))
@@ -339,220 +319,5 @@ def compile(
     files = _generated(c, observe)
     files |= extra(c)
     report = make_report(c, files)
-    _write(out_dir, files, report, write)
-    return Artifacts(Path(out_dir), c.graph.name, report, tuple(c.notes))
-
-
-def _write(out_dir: str | Path, files: dict[str, bytes], report: dict[str, Any], write: Writer) -> None:
-    """Put the files and their report into the folder."""
     write(Path(out_dir), files | {"report.json": write_report(report)})
-
-
-def compile_project(
-    models: Sequence[str | Path],
-    out_dir: str | Path,
-    options: Options,
-    observe: Observer = unobserved,
-    extra: Callable[[Path, Compilation], dict[str, bytes]] = lambda path, c: {},
-    accept: Callable[[dict[str, Any]], None] = lambda report: None,
-    write: Writer = write_folder,
-) -> ProjectArtifacts:
-    """Compile several models into one folder, with ``options.project`` as the prefix of the kernels they share.
-
-    ``extra`` may add files for each model, ``accept`` sees the report and may raise, ``write`` gets all files. Either
-    every file is written or none.
-
-    Raises:
-        UsageError: no name for the project, or two models or files of one name.
-        CompileError: as `compile`, for the first model that cannot be compiled.
-    """
-    project, compilations = _link([Path(m) for m in models], options, observe)
-    files = project_files(project, options.embed, options.package, options.pthread_pool)
-    for path, c in zip(models, compilations, strict=True):
-        files |= extra(Path(path), c)
-    report = project_report(project, compilations, files)
-    accept(report)
-    _write(out_dir, files, report, write)
-    return ProjectArtifacts(Path(out_dir), project.name, report)
-
-
-def _link(paths: Sequence[Path], options: Options, observe: Observer) -> tuple[Project, list[Compilation]]:
-    """All models up to the facts of their files, with their kernels in one pool."""
-    if not options.project or options.name:
-        raise UsageError(
-            "several models need the name of their project and none of their own",
-            hint="give --project NAME; each model is called as its file is",
-        )
-    name = given_name(options.project, "--project")
-    compilations = [open_model(p, o) for p, o in zip(paths, options_of(paths, options), strict=True)]
-    names = [c.graph.name for c in compilations]
-    twice = sorted({n for n in [*names, name] if [*names, name].count(n) > 1})
-    if twice:
-        raise UsageError(
-            f"two models, or a model and the project, would be called {', '.join(twice)}",
-            hint="the names are those of the files",
-        )
-    for c in compilations:
-        place_program(c, observe)
-    if options.opt_level == "Os":
-        share_modules([c.program.module for c in compilations if c.program is not None])
-    pool = KernelPool(name, external=True)
-    render_programs([c.program for c in compilations if c.program is not None], compilations[0].target, pool)
-    facts = [compile_program(c, pool=pool) for c in compilations]
-    held = next((f.name for f in facts if f.states), "") if options.share_arena else ""
-    if held:
-        raise UsageError(f"the arena of {held} keeps state, which other models would overwrite",
-                         hint="leave --share-arena out")
-    library = make_library(pool, facts, compilations[0].target, options.split_kernels)
-    return make_project(name, facts, library, options.share_arena), compilations
-
-
-def compile_choice(
-    model: str | Path,
-    out_dir: str | Path,
-    options: Options,
-    observe: Observer = unobserved,
-    extra: Callable[[Path, Compilation], dict[str, bytes]] = lambda path, c: {},
-    accept: Callable[[dict[str, Any]], None] = lambda report: None,
-    write: Writer = write_folder,
-) -> ProjectArtifacts:
-    """Compile a model for each of ``options.targets`` into one folder: a program takes one of them when it runs.
-
-    ``extra``, ``accept`` and ``write`` as for `compile_project`; ``extra`` sees the last target's compilation as that
-    of all.
-
-    Raises:
-        UsageError: targets that no machine has a choice of, or other options that do not go with several.
-        CompileError: as `compile`.
-    """
-    targets = choosable(options.targets)
-    _require_choice(options)
-    align = max(t.align for t in targets)
-    name = given_name(options.name) if options.name else model_name(_default_name(Path(model)))
-    compilations = []
-    for target in targets:
-        of_one = replace(options, target=target.name, targets=(), name=part_name(name, target))
-        c = open_model(model, of_one)
-        c.target = replace(c.target, align=align)
-        compile_program(c, observe)
-        compilations.append(c)
-    chosen = make_choice(name, [c.facts for c in compilations if c.facts is not None], targets)
-    for c, part in zip(compilations, chosen.parts, strict=True):
-        c.facts = part.facts
-    project = Project(name, (chosen,), None, ())
-    files = project_files(project, options.embed, options.package, options.pthread_pool)
-    files |= extra(Path(model), replace(compilations[-1], facts=chosen))
-    report = choice_report(chosen, compilations, files)
-    accept(report)
-    _write(out_dir, files, report, write)
-    return ProjectArtifacts(Path(out_dir), name, report)
-
-
-def _require_choice(options: Options) -> None:
-    """UsageError for options that do not go with several targets."""
-    for given, flag in (
-        (options.target != "native", "--target"), (options.project, "--project"), (options.memory, "--memory"),
-        (options.split_kernels, "--split-kernels"), (options.costs.origin, "--tuning"),
-    ):  # fmt: skip
-        if given:
-            raise UsageError(f"--targets and {flag} do not go together")
-    if find_package(options.package).platform:
-        raise UsageError(f"a package for {options.package} is for one processor",
-                         hint="--targets goes with --package cmake and cargo")
-
-
-def options_of(paths: Sequence[Path], options: Options) -> Iterator[Options]:
-    """The options of each model: those dims, shapes and nodes that it has. UsageError for one that none has."""
-    with limited(options.limits):
-        known = [_with_given(_open_names(p), options) for p in paths]
-    for what, given in _by_name(options):
-        strange = [n for n in given if not any(n in names for names in known)]
-        if strange:
-            raise UsageError(f"no model has {'a' if what == 'dim' else 'an'} {what} {strange[0]!r}")
-    own = [
-        replace(
-            options,
-            dims={n: v for n, v in options.dims.items() if n in names},
-            input_shapes={n: v for n, v in options.input_shapes.items() if n in names},
-            constants={n: v for n, v in options.constants.items() if n in names},
-            input_formats={n: v for n, v in options.input_formats.items() if n in names},
-            state={n: v for n, v in options.state.items() if n in names},
-        )
-        for names in known
-    ]
-    if options.bounds and len(paths) > 1:
-        own = list(_with_own_bounds(paths, own))
-    yield from _with_own_nodes(paths, own) if {*options.weights, *options.precision} - {EVERY} else own
-
-
-def _with_own_nodes(paths: Sequence[Path], given: Sequence[Options]) -> Iterator[Options]:
-    """The options with those of ``--weights`` and ``--precision`` that each model has a node for. UsageError for a
-    node that none has."""
-    nodes = [_importable(p, o) for p, o in zip(paths, given, strict=True)]
-    if all(of_one is not None for of_one in nodes):
-        _require_named([n for of_one in nodes for n in of_one or ()], [*given[0].weights, *given[0].precision])
-    for of_one, o in zip(nodes, given, strict=True):
-        if of_one is None:
-            yield o
-        else:
-            yield replace(o, weights=_own(o.weights, of_one), precision=_own(o.precision, of_one))
-
-
-def _with_own_bounds(paths: Sequence[Path], given: Sequence[Options]) -> Iterator[Options]:
-    """The options with those bounds that each model has something for. UsageError for one that none has."""
-    kept = [_own_bounds(path, options) for path, options in zip(paths, given, strict=True)]
-    strange = [n for n in given[0].bounds if not any(n in names for names in kept)]
-    if strange:
-        raise UsageError(f"no model has a loop or an extent {strange[0]!r}, of which a bound is said")
-    for options, bounds in zip(given, kept, strict=True):
-        yield replace(options, bounds=bounds)
-
-
-def _own_bounds(path: Path, options: Options) -> dict[str, int]:
-    """The bounds of what a model has; of one that cannot be compiled, those that nothing is known against."""
-    bounds = dict(options.bounds)
-    while bounds:
-        try:
-            open_model(path, replace(options, bounds=bounds))
-        except UnknownBoundError as e:
-            del bounds[e.name]
-        except CompileError:
-            break
-        else:
-            break
-    return bounds
-
-
-def _importable(path: Path, options: Options) -> list[tuple[tuple[str, ...], str]] | None:
-    """The nodes of a model; None for one that cannot be compiled, which its own compilation will say."""
-    try:
-        return _nodes(open_model(path, options))
-    except UsageError:
-        raise
-    except CompileError:
-        return None
-
-
-def _own(forms: Mapping[str, str], nodes: Sequence[tuple[tuple[str, ...], str]]) -> dict[str, str]:
-    return {p: form for p, form in forms.items() if p == EVERY or any(named(p, *node) for node in nodes)}
-
-
-def _with_given(names: frozenset[str], options: Options) -> frozenset[str]:
-    """The names of a model with those that --input-shape gives to axes of its inputs."""
-    shapes = (shape for name, shape in options.input_shapes.items() if name in names)
-    return names | {e for shape in shapes for e in shape if isinstance(e, str)}
-
-
-def _by_name(options: Options) -> tuple[tuple[str, Mapping[str, Any]], ...]:
-    """What options say of dims and inputs, by their names."""
-    inputs: list[Mapping[str, Any]] = [options.input_shapes, options.constants, options.input_formats]
-    return (("dim", options.dims), *(("input", given) for given in inputs), ("output", options.state))
-
-
-def _open_names(path: Path) -> frozenset[str]:
-    """The names of a model's inputs and of their symbolic dims, and of its outputs."""
-    if path.suffix == ir_files.SUFFIX:
-        return frozenset()
-    graph = read_model(path).graph
-    dims = (e for v in graph.inputs for e in v.shape or () if isinstance(e, str))
-    return frozenset([*dims, *(v.name for v in (*graph.inputs, *graph.outputs))])
+    return Artifacts(Path(out_dir), c.graph.name, report, tuple(c.notes))

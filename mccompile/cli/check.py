@@ -68,9 +68,9 @@ def check(
     from mccompile.check.compare import tolerance_of
     from mccompile.check.junit import Outcome
     from mccompile.cli.watch import Progress
-    from mccompile.driver import options_of
     from mccompile.ir.errors import CompileError, UsageError
     from mccompile.ir.files import read_inputs
+    from mccompile.model_options import options_of
     from mccompile.report.figures import require_suffixes, write_results
     from mccompile.targets.target import resolve, runs_here
 

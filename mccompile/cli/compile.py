@@ -157,7 +157,7 @@ def _compiled(
     kept: Kept | None,
 ) -> dict[str, Any]:  # fmt: skip
     """The report of what is compiled now."""
-    from mccompile import driver
+    from mccompile import driver, projects
     from mccompile.cli.watch import Progress, Watch
     from mccompile.report.limits import require_fit, require_project_fit
 
@@ -183,9 +183,9 @@ def _compiled(
 
     with Watch(options, shown.after, shown.all, shown.folder, shown.silent) as watch:
         if one_of:
-            return driver.compile_choice(models[0], out, options, watch, extra, fits, write).report
+            return projects.compile_choice(models[0], out, options, watch, extra, fits, write).report
         if several:
-            return driver.compile_project(models, out, options, watch, extra, fits, write).report
+            return projects.compile_project(models, out, options, watch, extra, fits, write).report
         return driver.compile(models[0], out, options, watch, lambda c: extra(models[0], c), write).report
 
 

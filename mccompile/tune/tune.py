@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from mccompile import driver
+from mccompile import driver, model_options
 from mccompile.bench.machine import DEFAULT_L2, compiler_name, cpu_name
 from mccompile.codegen.folder import write_folder
 from mccompile.codegen.packages import DEFAULT
@@ -45,7 +45,7 @@ def apply(
             return options
         return replace(options, costs=load_for(file, resolve(options.target).name).costs())
     nodes: dict[str, Mapping[str, Measurement]] = {}
-    for model, own in zip(models, driver.options_of(models, options), strict=True):
+    for model, own in zip(models, model_options.options_of(models, options), strict=True):
         tuned = tune_model(model, own, file if file is not None and file.exists() else None, tick)
         nodes |= tuned.nodes
         if file is None:

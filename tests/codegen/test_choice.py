@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import mccompile
-from mccompile import driver
+from mccompile import projects
 from mccompile.codegen.blob import read_blob
 from mccompile.driver import Options
 from mccompile.ir.errors import UsageError
@@ -87,7 +87,7 @@ def test_results_are_those_of_single_builds(tool: str, tmp_path: Path) -> None:
     compiler, folder = needs_tool(tool), tmp_path / "net"
     if not runs_here("x86-64-v2"):
         pytest.skip("no x86-64")
-    driver.compile_choice(DIGITS, folder, Options(targets=X86))
+    projects.compile_choice(DIGITS, folder, Options(targets=X86))
     build(compiler, folder, X86)
     image = (np.arange(64) % 7 / np.float32(7)).astype(np.float32).reshape(1, 1, 8, 8)
     said = {}
@@ -113,7 +113,7 @@ def test_a_processor_that_nobody_can_ask_gets_what_asks_for_nothing(tmp_path: Pa
     gcc, folder = needs_tool("gcc"), tmp_path / "net"
     if not runs_here("x86-64-v2"):
         pytest.skip("no x86-64")
-    driver.compile_choice(DIGITS, folder, Options(targets=("generic", "x86-64-v2")))
+    projects.compile_choice(DIGITS, folder, Options(targets=("generic", "x86-64-v2")))
     word = "uint32_t nothing(uint32_t leaf, uint32_t subleaf, uint32_t word)"
     (folder / "nothing.c").write_text(
         f"#include <stdint.h>\n{word};\n{word}\n{{\n(void)leaf; (void)subleaf; (void)word; return 0u;\n}}\n"
@@ -128,7 +128,7 @@ def test_python_loads_the_target_that_this_machine_runs(tmp_path: Path) -> None:
     if len(names) < 2:
         pytest.skip("one target alone runs here")
     model = write_model("residual", tmp_path)
-    driver.compile_choice(model, tmp_path / "net", Options(targets=tuple(names)))
+    projects.compile_choice(model, tmp_path / "net", Options(targets=tuple(names)))
     network = mccompile.load(tmp_path / "net")
     assert network.report["target"]["name"] == names[-1]
     mccompile.compile(model, tmp_path / "one", target=names[-1])
@@ -139,7 +139,7 @@ def test_python_loads_the_target_that_this_machine_runs(tmp_path: Path) -> None:
 
 def test_equal_weights_are_there_once(tmp_path: Path) -> None:
     """Targets that differ in products of bytes alone pack the weights of floats alike."""
-    driver.compile_choice(DIGITS, tmp_path, Options(targets=("x86-64-v3", "x86-64-v4", "x86-64-v4-vnni")))
+    projects.compile_choice(DIGITS, tmp_path, Options(targets=("x86-64-v3", "x86-64-v4", "x86-64-v4-vnni")))
     sections = read_blob((tmp_path / "digits.mcb").read_bytes())
     assert [t.name for t in sections.tensors] == ["x86-64-v3", "x86-64-v4+x86-64-v4-vnni"]
     reports = json.loads((tmp_path / "report.json").read_text())["models"].values()
@@ -152,7 +152,7 @@ def test_equal_weights_are_there_once(tmp_path: Path) -> None:
 def test_every_function_is_passed_on(more: dict[str, object], tmp_path: Path) -> None:
     compiler = needs_tool("gcc")
     options = Options(targets=("generic", "x86-64-v2"), embed=True, **more)  # type: ignore[arg-type]
-    driver.compile_choice(DIGITS, tmp_path, options)
+    projects.compile_choice(DIGITS, tmp_path, options)
     for source in ("digits.c", "example_main.c"):
         run(compiler, "-std=c99", *strict_warnings(compiler), "-c", source, cwd=tmp_path)
 
@@ -184,7 +184,7 @@ def test_targets_that_no_machine_has_a_choice_of_are_refused(tmp_path: Path) -> 
             choosable(names)
     for more, rule in (({"package": "zephyr"}, "one processor"), ({"split_kernels": True}, "--split-kernels")):
         with pytest.raises(UsageError, match=rule):
-            driver.compile_choice(DIGITS, tmp_path, Options(targets=X86[:2], **more))  # type: ignore[arg-type]
+            projects.compile_choice(DIGITS, tmp_path, Options(targets=X86[:2], **more))  # type: ignore[arg-type]
 
 
 def test_what_is_asked_is_what_a_target_needs() -> None:

@@ -10,7 +10,7 @@ import pytest
 from onnx import helper
 
 import mccompile
-from mccompile import driver
+from mccompile import driver, projects
 from mccompile.check.check import check, check_folder
 from mccompile.check.golden import reference_golden
 from mccompile.codegen.folder import write_folder
@@ -174,7 +174,7 @@ def test_the_programs_that_are_written_beside_it(tmp_path: Path) -> None:
     both = tmp_path / "both"
     models = [DIGITS, write_model("views", tmp_path)]
     project = Options(target="generic", io="caller", project="both", share_arena=True)
-    driver.compile_project(models, both, project)
+    projects.compile_project(models, both, project)
     sources = ["digits.c", "views.c", "both_kernels.c", "mcc.c", "example_main.c"]
     _run(["gcc", *flags, *sources, "-lm", "-o", "example"], both)
     assert "scores" in _run(["./example"], both)

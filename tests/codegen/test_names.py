@@ -13,7 +13,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import mccompile
-from mccompile import driver
+from mccompile import driver, projects
 from mccompile.codegen.names import (
     MAX_IDENTIFIER,
     comment,
@@ -163,7 +163,7 @@ def test_tensors_that_tables_might_be_called_as(name: str, tmp_path: Path) -> No
     onnx.save(_model([name, "x"]), path)
     for targets, out in ((), "one"), (("generic", "x86-64-v2"), "several"):
         if targets:
-            driver.compile_choice(path, tmp_path / out, Options(targets=targets))
+            projects.compile_choice(path, tmp_path / out, Options(targets=targets))
         else:
             driver.compile(path, tmp_path / out, Options(target="generic"))
         command = [needs_tool("gcc"), "-std=c99", "-fsyntax-only", "net.c"]

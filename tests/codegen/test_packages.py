@@ -14,7 +14,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from mccompile import driver
+from mccompile import driver, projects
 from mccompile.codegen.packages import packages
 from mccompile.driver import Options
 from mccompile.targets.target import runs_here
@@ -34,7 +34,7 @@ def two(folder: Path, package: str) -> Path:
     """A project of two models in one arena."""
     models = [DIGITS, write_model("views", folder.parent)]
     options = Options(target="generic", package=package, project="both", share_arena=True)
-    driver.compile_project(models, folder, options)
+    projects.compile_project(models, folder, options)
     return folder
 
 
@@ -220,7 +220,7 @@ def test_the_crate_runs(targets: tuple[str, ...], tmp_path: Path) -> None:
         pytest.skip("no x86-64")
     folder = tmp_path / "net"
     if targets:
-        driver.compile_choice(DIGITS, folder, Options(targets=targets, package="cargo"))
+        projects.compile_choice(DIGITS, folder, Options(targets=targets, package="cargo"))
     else:
         one(folder, "cargo")
     (folder / ".cargo").mkdir()

@@ -14,7 +14,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import mccompile
-from mccompile import driver
+from mccompile import model_options, projects
 from mccompile.check.golden import reference_golden
 from mccompile.driver import Options
 from mccompile.ir.errors import CompileError, UsageError
@@ -34,9 +34,9 @@ def _models(folder: Path, names: Sequence[str] = NAMES) -> list[Path]:
     return [*models, twin]
 
 
-def _project(folder: Path, **options: object) -> driver.ProjectArtifacts:
+def _project(folder: Path, **options: object) -> projects.ProjectArtifacts:
     values = {"target": "generic", "project": "both", **options}
-    return driver.compile_project(_models(folder), folder / "out", Options(**values))  # type: ignore[arg-type]
+    return projects.compile_project(_models(folder), folder / "out", Options(**values))  # type: ignore[arg-type]
 
 
 def _run(command: Sequence[str | Path], cwd: Path) -> str:
@@ -148,7 +148,7 @@ def test_equal_kernels_are_there_once(tmp_path: Path) -> None:
     artifacts = _project(tmp_path)
     facts = artifacts.report["project"]
     options = Options(target="generic", project="both")
-    alone = driver.compile_project(_models(tmp_path)[:-1], tmp_path / "three", options)
+    alone = projects.compile_project(_models(tmp_path)[:-1], tmp_path / "three", options)
     assert facts["kernels"] == alone.report["project"]["kernels"] < facts["kernels_unshared"]
     text = (tmp_path / "out" / "both_kernels.c").read_text()
     bodies = re.split(r"^(?=(?:void|mcc_status) both_k\d+_\w+\()", text, flags=re.MULTILINE)[1:]
@@ -172,7 +172,7 @@ def test_size_level_shares_across_models(tmp_path: Path) -> None:
     counts = {}
     for level in ("O2", "Os"):
         options = Options(target="generic", opt_level=level, project="both", keep_inputs=True)
-        counts[level] = driver.compile_project(models, tmp_path / level, options).report["project"]["kernels"]
+        counts[level] = projects.compile_project(models, tmp_path / level, options).report["project"]["kernels"]
     assert counts == {"O2": 4, "Os": 2}
     for model in models:
         inputs = draw_inputs(model, 1)
@@ -208,7 +208,7 @@ def test_golden_tests_of_a_project(tmp_path: Path) -> None:
     needs_tool("gcc")
     models = _models(tmp_path)
     options = Options(target="generic", project="both")
-    driver.compile_project(models, tmp_path / "out", options, extra=lambda path, c: reference_golden(path)(c))
+    projects.compile_project(models, tmp_path / "out", options, extra=lambda path, c: reference_golden(path)(c))
     for model in models:
         sources = [f"{model.stem}.c", f"test_{model.stem}.c", "both_kernels.c", "mcc.c"]
         _run(["gcc", "-std=c99", *sources, "-lm", "-o", "test"], tmp_path / "out")
@@ -280,11 +280,11 @@ def test_names_that_clash_are_refused_and_nothing_is_written(tmp_path: Path) -> 
     ]
     for paths, options in cases:
         with pytest.raises(UsageError):
-            driver.compile_project(paths, tmp_path / "out", Options(target="generic", **options))  # type: ignore[arg-type]
+            projects.compile_project(paths, tmp_path / "out", Options(target="generic", **options))  # type: ignore[arg-type]
     broken = tmp_path / "broken.onnx"
     broken.write_bytes(b"no model")
     with pytest.raises(CompileError):
-        driver.compile_project([*models, broken], tmp_path / "out", Options(target="generic", project="both"))
+        projects.compile_project([*models, broken], tmp_path / "out", Options(target="generic", project="both"))
     assert not (tmp_path / "out").exists()
     assert [p for p in os.listdir(tmp_path) if p.startswith(".")] == []
 
@@ -304,9 +304,9 @@ def test_limits_are_those_of_the_project(tmp_path: Path) -> None:
 def test_dims_go_to_the_models_that_have_them(tmp_path: Path) -> None:
     models = _models(tmp_path)
     with pytest.raises(UsageError, match="no model has a dim 'n'"):
-        driver.compile_project(models, tmp_path / "out", Options(target="generic", project="both", dims={"n": 1}))
+        projects.compile_project(models, tmp_path / "out", Options(target="generic", project="both", dims={"n": 1}))
     shapes = {"i": [3, 5]}
-    driver.compile_project(models, tmp_path / "out", Options(target="generic", project="both", input_shapes=shapes))
+    projects.compile_project(models, tmp_path / "out", Options(target="generic", project="both", input_shapes=shapes))
 
 
 @pytest.mark.parametrize("option", ["weights", "precision"])
@@ -320,11 +320,11 @@ def test_forms_go_to_the_models_that_have_the_nodes(option: str, tmp_path: Path)
         models.append(tmp_path / f"{file}.onnx")
         onnx.save(helper.make_model(graph, opset_imports=[opset], ir_version=9), models[-1])
     given = Options(target="generic", project="both", **{option: {"*": "f32", "head": "f16", "tai?": "bf16"}})
-    own = [getattr(o, option) for o in driver.options_of(models, given)]
+    own = [getattr(o, option) for o in model_options.options_of(models, given)]
     assert own == [{"*": "f32", "head": "f16"}, {"*": "f32", "tai?": "bf16"}]
-    driver.compile_project(models, tmp_path / "out", given)
+    projects.compile_project(models, tmp_path / "out", given)
     with pytest.raises(UsageError, match="no node is named 'hea'"):
-        list(driver.options_of(models, Options(**{option: {"hea": "f16"}})))
+        list(model_options.options_of(models, Options(**{option: {"hea": "f16"}})))
 
 
 def test_a_model_that_cannot_be_compiled_may_have_the_nodes(tmp_path: Path) -> None:
@@ -335,7 +335,7 @@ def test_a_model_that_cannot_be_compiled_may_have_the_nodes(tmp_path: Path) -> N
     opsets = [helper.make_opsetid("", 20), helper.make_opsetid("acme", 1)]
     onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=9), models[1])
     given = Options(weights={"head": "f16"})
-    assert [o.weights for o in driver.options_of(models, given)] == [{}, {"head": "f16"}]
+    assert [o.weights for o in model_options.options_of(models, given)] == [{}, {"head": "f16"}]
 
 
 def test_bounds_go_to_the_models_that_have_what_they_are_said_of(tmp_path: Path) -> None:
@@ -345,9 +345,9 @@ def test_bounds_go_to_the_models_that_have_what_they_are_said_of(tmp_path: Path)
     onnx.save(maker.model(["y"]), tmp_path / "counted.onnx")
     models = [tmp_path / "counted.onnx", *_models(tmp_path)]
     given = Options(target="generic", project="both", bounds={"places_1": 4})
-    assert [o.bounds for o in driver.options_of(models, given)][:2] == [{"places_1": 4}, {}]
+    assert [o.bounds for o in model_options.options_of(models, given)][:2] == [{"places_1": 4}, {}]
     with pytest.raises(UsageError, match="no model has a loop or an extent 'rows'"):
-        list(driver.options_of(models, Options(bounds={"rows": 4})))
+        list(model_options.options_of(models, Options(bounds={"rows": 4})))
 
 
 def test_names_that_shapes_give_to_axes_are_dims_of_a_project(tmp_path: Path) -> None:
@@ -356,5 +356,5 @@ def test_names_that_shapes_give_to_axes_are_dims_of_a_project(tmp_path: Path) ->
     onnx.save(maker.model(["y"]), tmp_path / "open.onnx")
     models = [tmp_path / "open.onnx", *_models(tmp_path)]
     given = Options(target="generic", project="open_ones", input_shapes={"open": ["rows", 3]}, dims={"rows": "1..5"})
-    made = driver.compile_project(models, tmp_path / "out", given)
+    made = projects.compile_project(models, tmp_path / "out", given)
     assert [d["name"] for d in made.report["models"]["open"]["dims"]] == ["rows"]

@@ -12,7 +12,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import mccompile
-from mccompile import driver
+from mccompile import driver, projects
 from mccompile.driver import Options
 from mccompile.importer.outline import outline
 from mccompile.ir.errors import UsageError
@@ -116,7 +116,7 @@ def test_reports_of_several_extents(tmp_path: Path) -> None:
 
 def test_reports_of_projects(tmp_path: Path) -> None:
     models = [write_model(name, tmp_path) for name in ("residual", "views")]
-    made = driver.compile_project(models, tmp_path / "out", Options(target="generic", project="both"))
+    made = projects.compile_project(models, tmp_path / "out", Options(target="generic", project="both"))
     validate(made.report)
 
 

@@ -18,7 +18,7 @@ from unittest import mock
 import onnx
 
 import mccompile
-from mccompile import driver
+from mccompile import driver, projects
 from mccompile.api.options import read
 from mccompile.check.narrowing import apply
 from mccompile.ir.errors import CompileError
@@ -81,13 +81,13 @@ def _compiled(path: Path, out: Path, setting: Setting, arguments: dict[str, obje
         tuning = _drawn_measurements(path, options, setting.further.tuned, out.with_name("tuning.json"))
         arguments, options = {**arguments, "tuning": tuning}, tuned(options, [path], False, tuning)
     if setting.targets:
-        made = driver.compile_choice(path, out, replace(options, target="native", targets=setting.targets))
+        made = projects.compile_choice(path, out, replace(options, target="native", targets=setting.targets))
         return [Program(out, name) for name in made.report["models"]]
     if setting.project:
         mate = path.with_name("mate.onnx")
         mate.write_bytes(_with_one_output(path.read_bytes()))
         shared = replace(options, project="both", share_arena=setting.project == "shared")
-        made = driver.compile_project([path, mate], out, shared)
+        made = projects.compile_project([path, mate], out, shared)
         return [Program(out, name) for name in made.report["models"]]
     with cut_everywhere() if options.threads > 1 else mock.patch.dict({}):
         mccompile.compile(path, out, **arguments)
