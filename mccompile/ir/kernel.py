@@ -144,7 +144,11 @@ class Call:
 
     def asked(self) -> list[Buffer]:
         """The buffers that it reads, and those that say whether, how often and how far it goes."""
-        return [*_deciding(self), *self.counts, *(v.buffer for v in self.inputs if v is not None)]
+        return [*self.deciding(), *(v.buffer for v in self.inputs if v is not None)]
+
+    def deciding(self) -> list[Buffer]:
+        """The buffers that say whether, how often and how far it goes."""
+        return [*_deciding(self), *self.counts]
 
 
 def _deciding(step: Call | Fill) -> list[Buffer]:
@@ -194,6 +198,9 @@ class Fill:
         return [self.view.buffer]
 
     def asked(self) -> list[Buffer]:
+        return self.deciding()
+
+    def deciding(self) -> list[Buffer]:
         """The buffers that say whether, how often and how far it goes."""
         return [*_deciding(self), *self.counts]
 

@@ -145,6 +145,8 @@ def _read_through(state: State, i: int, target: Target) -> State | str:
         return "an output is made" if buffer.role else "a halo is around the result"
     if buffer in state.carried or _changes_before(state, i, source.buffer, buffer):
         return "a loop changes what is read"
+    if _decides(state, buffer):
+        return "it says whether or how often a step is made"
     changes: dict[int, Step | None] = {i: None}
     far = 0
     only = sum(1 for _, s in state.around(buffer) if buffer in s.written()) == 1
@@ -159,6 +161,11 @@ def _read_through(state: State, i: int, target: Target) -> State | str:
     if target.cached and far > 2 * bound(result.count):
         return "several readers would read far apart"
     return state.changed(changes)
+
+
+def _decides(state: State, buffer: Buffer) -> bool:
+    """Whether a step is made, or how often, by what is in a buffer: that is its first element, where it lies."""
+    return any(buffer in s.deciding() for _, s in state.around(buffer))
 
 
 def _changes_before(state: State, i: int, source: Buffer, copy: Buffer) -> bool:
@@ -197,10 +204,9 @@ def _by_element(step: Step, result: View, place: View) -> bool:
     if not isinstance(step, Call) or len(step.results) != 1 or not place.same_elements(result):
         return False
     read = [k for k, v in enumerate(step.inputs) if v is not None and v.buffer is place.buffer]
-    deciding = [*step.counts, *(b for b, _ in step.when)]
     views = [step.inputs[k] for k in read]
     alike = all(v is not None and v.same_elements(step.results[0]) for v in views)
-    return alike and set(read) <= set(step.inplace) and place.buffer not in deciding
+    return alike and set(read) <= set(step.inplace) and place.buffer not in step.deciding()
 
 
 def _late_background(state: State, i: int, source: Buffer, place: Buffer) -> str | None:
@@ -233,6 +239,8 @@ def _write_through(state: State, i: int, target: Target) -> State | str:
     buffer = source.buffer
     if buffer.space != "arena" or buffer.role or buffer.halo or buffer is result.buffer:
         return "its source is an input, an output, constant, or has a halo"
+    if _decides(state, buffer):
+        return "it says whether or how often a step is made"
     if buffer in state.carried or (result.buffer in state.carried and not _may_carry(state, i, source, result)):
         return "what a loop carries is still read"
     if (why := _late_background(state, i, buffer, result.buffer)) is not None:

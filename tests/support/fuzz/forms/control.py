@@ -35,8 +35,22 @@ def branch(c: FamilyComposer) -> list[str]:
     condition = c.input(np.array(c.d.bool()))
     if c.d.bool():
         condition = c.one("Greater", c.one("ReduceSum", v, keepdims=0), c.scalar(0, c.array(v).dtype))
+    elif c.chance(30):
+        condition = _of_several(c, condition)
     sides = [_side(c, v, condition, f"s{c.count}_{i}", 1) for i in range(2)]
     return c.apply("If", [condition], captured=(v, condition), then_branch=sides[0], else_branch=sides[1])
+
+
+def _of_several(c: FamilyComposer, condition: str) -> str:
+    """A condition that others lie beside, which somebody else reads: one part of a tensor, or in a tensor later."""
+    if c.d.bool():
+        flags = c.one("Not", c.input(np.array([c.d.bool() for _ in range(3)])))
+        first, others = c.apply("Split", [flags, c.ints(1, 2)], outputs=2, axis=0)
+        c.one("And", others, c.one("Unsqueeze", condition, c.ints(0)))
+        return first
+    found = c.one("Not", c.one("Unsqueeze", condition, c.ints(0)))
+    c.one("Concat", found, c.constant(np.array([True, False])), axis=0)
+    return found
 
 
 def _side(c: FamilyComposer, v: str, condition: str, name: str, deeper: int) -> onnx.GraphProto:
