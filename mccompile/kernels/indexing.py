@@ -9,7 +9,7 @@ from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call
 from mccompile.ir.views import View
-from mccompile.kernels.variant import Builder, Offer, Plain, laid_out
+from mccompile.kernels.variant import Builder, Offer, Plain, Variant, laid_out
 from mccompile.kernels.views.collapse import collapse
 from mccompile.kernels.views.lines import join_axes
 from mccompile.ops.gather import Gather
@@ -155,6 +155,14 @@ class BitCastGeneric(Plain):
     kernel = "bit_cast.generic"
 
 
+class NonzeroGeneric(Variant):
+    """How far apart rows lie depends on how many elements are counted."""
+
+    ops = ("nonzero",)
+    kernel = "nonzero.generic"
+    stores_rows = True
+
+
 VARIANTS = (
     GatherGeneric(),
     GatherElementsGeneric(),
@@ -164,4 +172,5 @@ VARIANTS = (
     InsertGeneric(),
     CumSumGeneric(),
     BitCastGeneric(),
+    NonzeroGeneric(),
 )

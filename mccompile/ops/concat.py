@@ -8,7 +8,7 @@ from mccompile._dataclass import dataclass
 from mccompile.ir.affine import Move, box
 from mccompile.ir.dims import require_equal
 from mccompile.ir.op import Layouts, TypeRuleError
-from mccompile.ir.types import TensorType
+from mccompile.ir.types import Shape, TensorType
 from mccompile.ops.frontend import Import
 from mccompile.ops.movement import Movement
 from mccompile.ops.registry import onnx_op
@@ -66,14 +66,27 @@ def _sample(d: Draw) -> Case:
     return Case(parts, {"axis": axis})
 
 
+def _fits(shape: Shape, axis: int, other: Shape) -> bool:
+    """Whether two shapes are alike but for the extent of the axis."""
+    return _with_more(shape, axis, -shape[axis]) == _with_more(other, axis, -other[axis])
+
+
+def _with_more(shape: Shape, axis: int, more: int) -> Shape:
+    return (*shape[:axis], shape[axis] + more, *shape[axis + 1 :])
+
+
 @onnx_op("Concat", sample=_sample, tolerance={})
 def import_concat(n: Import) -> None:
     operands = [n.input(i) for i in range(len(n.inputs))]
     if any(v.type.rank == 0 for v in operands):
         raise n.error("numbers without axes cannot be joined")
     axis = n.axis(n.required("axis", int), len(operands[0].shape))
-    operands = [v for v in operands if v.type.count] or operands  # where nothing has elements, extents add up still
-    if len(operands) == 1:
-        n.bind(0, operands[0])
+    filled = [v for v in operands if v.type.count] or operands  # where nothing has elements, extents add up still
+    longer = sum(v.shape[axis] for v in operands if v not in filled and _fits(v.shape, axis, filled[0].shape))
+    if longer:
+        joined = filled[0] if len(filled) == 1 else n.inner(Concat(axis), filled, "joined")
+        n.bind(0, n.reshape(joined, _with_more(joined.shape, axis, longer), "longer"))
+    elif len(filled) == 1:
+        n.bind(0, filled[0])
     else:
-        n.emit(Concat(axis), operands)
+        n.emit(Concat(axis), filled)

@@ -101,12 +101,16 @@ def _repeats(n: Import, stated: tuple[int, ...]) -> Sequence[int] | None:
 
 
 def _solved(shape: Shape, count: int) -> tuple[int, ...] | None:
-    """A shape of ``count`` elements of which at most one extent is not stated: that follows from the others."""
-    known = [e for e in shape if isinstance(e, int)]
+    """A shape of ``count`` elements of which at most one extent is not stated as a number: that follows from the
+    others."""
+    stated = [e if isinstance(e, int) and not varies([e]) else None for e in shape]
+    known = [e for e in stated if e is not None]
+    if len(known) == len(shape):
+        return tuple(known) or None
     rest = math.prod(known)
-    if not shape or varies([*known, count]) or len(known) < len(shape) - 1 or not rest or count % rest:
-        return tuple(known) if known and len(known) == len(shape) else None
-    return tuple(e if isinstance(e, int) else count // rest for e in shape)
+    if varies([count]) or len(known) < len(shape) - 1 or not rest or count % rest:
+        return None
+    return tuple(count // rest if e is None else e for e in stated)
 
 
 def _reshape(n: Import, e: Elements) -> list[Reading] | None:

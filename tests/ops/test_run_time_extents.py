@@ -133,6 +133,27 @@ def test_at_most_one_row(target: str, tmp_path: Path) -> None:
         np.testing.assert_array_equal(got["z"], x[2:3, :, 1:3])
 
 
+ROW_OF_NOTHING = """<ir_version: 8, opset_import: ["": 17]>
+net (float[2, 1, n] x) => (float[2, m, n] y)
+<int64[1] two = {2}, int64[1] axis = {1}, int64[1] end = {9}>
+{
+  shape = Shape(x)
+  n = Gather(shape, two)
+  n2 = Mul(n, two)
+  part = Slice(x, n2, end, axis)
+  y = Concat<axis=1>(part, x)
+}"""
+
+
+def test_an_operand_that_has_no_element_in_any_run_has_an_extent(tmp_path: Path) -> None:
+    """The row is there where its columns are not."""
+    onnx.save(onnx.parser.parse_model(ROW_OF_NOTHING), tmp_path / "net.onnx")
+    mccompile.compile(tmp_path / "net.onnx", tmp_path / "out", target="generic", dims={"n": "0..3"})
+    network = mccompile.load(tmp_path / "out")
+    shapes = [network.run({"x": np.zeros((2, 1, n), np.float32)})["y"].shape for n in (0, 1, 3)]
+    assert shapes == [(2, 2, 0), (2, 1, 1), (2, 1, 3)]
+
+
 @pytest.mark.parametrize("level", ["O0", "O2"])
 @pytest.mark.parametrize("to", "FLOAT16 FLOAT DOUBLE BOOL INT8 UINT8 INT16 UINT16 UINT32 UINT64".split())
 def test_extents_as_numbers_of_any_type(to: str, level: str, tmp_path: Path) -> None:

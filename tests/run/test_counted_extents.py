@@ -170,3 +170,14 @@ def test_the_places_of_what_differs_in_columns_of_another_tensor(target: str, tm
     rng = np.random.default_rng(0)
     feed = {name: rng.integers(-4, 5, 8).astype(np.float32) for name in "ab"} | {"x": _floats(32, 32)}
     _compare(_model(m, {"y": I64, "z": F32}), tmp_path, [feed], target=target)
+
+
+def test_a_reshape_by_numbers_of_the_run_whose_result_is_stated_by_another_extent_s_name(tmp_path: Path) -> None:
+    """That leaves an extent that follows from the others."""
+    m = Maker()
+    m.node("Relu", [m.input("ids", ("n",), F32)], "z")  # type: ignore[arg-type]
+    m.node("Reshape", [m.input("x", (2, 12), F32), m.input("r", (2,), I64)], "y")
+    model = _model(m, {"z": F32, "y": F32})
+    model.graph.output[1].CopyFrom(helper.make_tensor_value_info("y", F32, ["n", 4]))
+    runs = [{"ids": _floats(n), "x": _floats(2, 12), "r": np.array([6, 4])} for n in (6, 2)]
+    _compare(model, tmp_path, runs, dims={"n": "1..8"}, target="generic")
