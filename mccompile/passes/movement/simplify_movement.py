@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mccompile.ir import expr as ex
+from mccompile.ir.affine import Affine
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.op import TypeRuleError
 from mccompile.ir.places import is_on_axis
+from mccompile.ir.structure import Nest
 from mccompile.ops.concat import Concat
 from mccompile.ops.expand import Expand
 from mccompile.ops.map import Map
@@ -175,9 +177,17 @@ def _turned_softmax(m: Match) -> None:
 # -- spreads -------------------------------------------------------------------------------------------------
 def _broadcasts(node: Node, old: Value, new: Value) -> bool:
     """True if a node goes through the same loops reading ``new`` in place of ``old``. A convolution does not, where
-    the taps of its window are the axis that was expanded, though the shape of its result may be the same."""
-    if node.op.elementwise is None and (not is_product(node.op) or node.pre):
-        return False
+    the taps of its window, or the places that it moves over, are the axis that was expanded, though the shape of its
+    result may be the same."""
+    if node.op.elementwise is not None:
+        return _same_loops(node, old, new)
+    return is_product(node.op) and not node.pre and _same_loops(node, old, new) and all(
+        _follows(nest, i, old, new)
+        for nest in node.op.structure(node.operand_types()) for i, v in enumerate(node.operands) if v is old
+    )  # fmt: skip
+
+
+def _same_loops(node: Node, old: Value, new: Value) -> bool:
     trial = replace(node, operands=[new if v is old else v for v in node.operands])
     try:
         same = [t.shape for t in trial.infer()] == [r.shape for r in node.results]  # before its loops are asked for
@@ -185,6 +195,18 @@ def _broadcasts(node: Node, old: Value, new: Value) -> bool:
     except (TypeRuleError, ValueError):
         return False
     return same and loops == [n.loops for n in node.op.structure(node.operand_types())] != []
+
+
+def _follows(nest: Nest, i: int, old: Value, new: Value) -> bool:
+    """Whether each axis of operand i that was expanded goes with a loop, element by element: it is never beside."""
+    before = (*(1,) * (len(old.shape) - len(new.shape)), *new.shape)
+    expanded = [a for a, (e, given) in enumerate(zip(old.shape, before, strict=True)) if e != given]
+    reads = nest.reads[i] or ()
+    return all(_is_loop(reads[a]) for a in expanded)
+
+
+def _is_loop(at: Affine | None) -> bool:
+    return at is not None and at.const == 0 and [c for c in at.coefs if c] == [1]
 
 
 def _expand_readers(m: Match) -> list[Node]:

@@ -402,6 +402,9 @@ class _Work:
         form = form_of(e.operand, self._constant)
         if isinstance(form, str):
             return form
+        wide = next((core.dtype for core in form.terms if core.dtype != I32), None)
+        if wide is not None and self.fixed:
+            return f"its sum is {wide}"
         axes = [_every(b) for b in bytes_]
         grid = dict(zip((_ATOM, _ATOM + 1), np.meshgrid(*axes, indexing="ij"), strict=True))
 
