@@ -85,12 +85,8 @@ def _without_elements(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) -
     all of that (Resize). None where shape inference does not know."""
     if all(a.size for a in feeds.values()):
         return None
-    known = onnx.ModelProto()
-    known.CopyFrom(model)
-    few = {n: a for n, a in feeds.items() if a.size <= FEW and a.dtype.kind in "iuf"}
-    known.graph.initializer.extend(numpy_helper.from_array(a, n) for n, a in few.items())
     found = []
-    for value in map(value_from_proto, onnx.shape_inference.infer_shapes(known).graph.output):
+    for value in _inferred(model, feeds):
         shape = [e for e in value.shape or () if isinstance(e, int)]
         if 0 not in shape or len(shape) != len(value.shape or ()) or value.dtype in ("unknown", "string"):
             return None
@@ -98,15 +94,24 @@ def _without_elements(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) -
     return found if len(found) == len(model.graph.node[0].output) else None
 
 
+def _inferred(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) -> list[OnnxValue]:
+    """The outputs of a model by ONNX's shape inference, which is told the elements of inputs that have few."""
+    known = onnx.ModelProto()
+    known.CopyFrom(model)
+    few = {n: a for n, a in feeds.items() if a.size <= FEW and a.dtype.kind in "iuf"}
+    known.graph.initializer.extend(numpy_helper.from_array(a, n) for n, a in few.items())
+    return [value_from_proto(v) for v in onnx.shape_inference.infer_shapes(known).graph.output]
+
+
 def result_bytes(node: OnnxNode, inputs: Sequence[np.ndarray | None], opset: int) -> int | None:
-    """The bytes of a node's results by ONNX's shape inference; None where that needs the elements of its inputs."""
+    """The bytes of a node's results by ONNX's shape inference; None where that does not know."""
     single, feeds = _apart(node, inputs)
     try:
-        inferred = onnx.shape_inference.infer_shapes(_single_node_model(single, feeds, opset))
+        inferred = _inferred(_single_node_model(single, feeds, opset), feeds)
     except Exception:
         return None
     total = 0
-    for value in map(value_from_proto, inferred.graph.output):
+    for value in inferred:
         if value.shape is None or not all(isinstance(e, int) for e in value.shape) or value.dtype == "unknown":
             return None
         total += math.prod(e for e in value.shape if isinstance(e, int)) * numpy_dtype(value.dtype).itemsize

@@ -101,6 +101,24 @@ def test_a_raised_limit_lets_it_pass_and_a_lowered_one_does_not(tmp_path: Path) 
     import_graph(path, Options(target="generic", limits={"tensor-elements": 64}))
 
 
+PARTS = {
+    "Slice": (N("Slice", ["w", "a", "b"], ["p"]), {"a": [0, 0], "b": [8, 8]}),
+    "ReduceL2": (N("ReduceL2", ["w"], ["p"], axes=[1], keepdims=1), {}),
+    "ReduceSum": (N("ReduceSum", ["w", "a"], ["p"], keepdims=1), {"a": [0]}),
+    "Split": (N("Split", ["w", "a"], ["p", "q"], axis=0), {"a": [1, 63]}),
+}
+
+
+@pytest.mark.parametrize("op", PARTS)
+def test_a_small_part_of_a_large_constant_is_computed(op: str, tmp_path: Path) -> None:
+    """As the rows of a causal mask that a network's extents take."""
+    node, given = PARTS[op]
+    constants = {name: np.array(v, np.int64) for name, v in given.items()}
+    path = _saved(tmp_path, [node, N("Mul", ["x", "p"], ["y"])], (1, 1), w=np.ones((64, 64), np.float32), **constants)
+    c = import_graph(path, Options(target="generic", limits={"folded-bytes": 64 * 64 * 4}))
+    assert [n.op.name for n in c.graph.nodes] == ["map"]
+
+
 def test_a_loop_over_constants_is_folded_up_to_a_limit(tmp_path: Path) -> None:
     constants = {"on": np.array(True), "k": np.ones(4, np.float32)}
     path = _saved(tmp_path, _loop(), (4,), **{**constants, "trips": np.array(200)})
