@@ -17,7 +17,16 @@ from mccompile.kernels.model.lanes import loaded, refusal, scalar_cycles, vector
 from mccompile.kernels.model.parts import Turns, kept_axes
 from mccompile.kernels.model.tiles import segments
 from mccompile.kernels.model.traffic import moved
-from mccompile.kernels.variant import Builder, Offer, Variant, blocked, lines_broken, read_forwards, vectors_apart
+from mccompile.kernels.variant import (
+    Builder,
+    Offer,
+    Variant,
+    blocked,
+    lines_broken,
+    read_forwards,
+    sums_backwards,
+    vectors_apart,
+)
 from mccompile.kernels.views.lines import Lines, innermost, join_axes, lanes_last, nest
 from mccompile.ops.reduce import Reduce
 from mccompile.targets.target import Target
@@ -81,6 +90,15 @@ class ReduceGeneric(Variant):
         both = join_axes(n.outer[0], next(rows))
         read = [join_axes(v, next(rows)) if i in n.early else v for i, v in enumerate(n.outer[2:])]
         b.call(self.kernel, [both], [n.outer[1]], params=Params(n.outer[0].rank), extras=read)
+
+    def refuses(self, before: Call, after: Call, target: Target) -> str:
+        """`forwards` turns operand 0 alone: what a prologue reads beside it may run backwards then."""
+        (x, *_), p = after.reads, after.params
+        assert isinstance(p, Params)
+        assert x is not None
+        beside = [e for e in after.extras if e.rank == x.rank]
+        backwards = [sums_backwards(e, range(p.kept, x.rank)) for e in beside]
+        return next(filter(None, backwards), "") or super().refuses(before, after, target)
 
     def parallel(self, call: Call, target: Target) -> list[Turns]:
         return kept_axes(call)
