@@ -24,11 +24,16 @@ NUDGE = 2.0**-21
 DRAWS = 2
 """How many changes, each of them both ways: one may leave a sum nearly as it was, and then it does so both ways."""
 
+MORE_DRAWS = 12
+"""As many where these do not do: each layer of many falls to sides of its own, and so does all that follows."""
 
-def sides(graph: Graph, inputs: Mapping[str, Array], extents: Mapping[str, int]) -> Iterator[dict[str, Array]]:
+
+def sides(
+    graph: Graph, inputs: Mapping[str, Array], extents: Mapping[str, int], draws: int = DRAWS
+) -> Iterator[dict[str, Array]]:
     """The outputs by name, of evaluations in float64: as it is, and with operands of sums a little changed."""
     yield graph.evaluate(inputs, wide=True, extents=extents)
-    for draw in range(DRAWS):
+    for draw in range(draws):
         for nudge in (NUDGE, -NUDGE):
             yield _nudged(graph, inputs, extents, draw, nudge)
 

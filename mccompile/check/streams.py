@@ -26,7 +26,7 @@ from mccompile.check.reference import (
     judge_of,
     last_place,
 )
-from mccompile.check.sides import sides
+from mccompile.check.sides import DRAWS, sides
 from mccompile.check.ties import imported_graph, is_quantised
 from mccompile.ir.dims import symbols, value
 from mccompile.ir.dims_terms import Symbol
@@ -154,6 +154,7 @@ class OfGraph:
     in float64, and from what follows where ties fall to the other side (`sides`)."""
 
     compilation: Compilation
+    draws: int = DRAWS
     engine: ClassVar[str] = "the graph"
     notes: ClassVar[tuple[str, ...]] = ()
 
@@ -177,7 +178,7 @@ class OfGraph:
         halves = self.halves
         numbers = {n: bf16_values(a) if n in halves else a for n, a in meant.items()}
         noise = {n: last_place(a) if n in halves else np.zeros(a.shape) for n, a in numbers.items()}
-        for side in sides(graph, inputs, graph.extents_of(inputs)):
+        for side in sides(graph, inputs, graph.extents_of(inputs), self.draws):
             for name, a in side.items():
                 if a.shape == meant[name].shape:
                     a = bf16_values(a) if name in halves else a

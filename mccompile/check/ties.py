@@ -235,9 +235,8 @@ def _before_rounding(node: Node, values: Mapping[Value, Array], rounded: Array) 
 
 
 def _part(got: Array, theirs: Array, moves: bool) -> tuple[Any, ...] | None:
-    """The index of the part of the reference's tensor that a node computes: all, with channels in another order if it
-    ``moves`` them, or the channels that are left of it where the others were constant and are gone. None if neither
-    is so.
+    """The index of the part of the reference's tensor that a node computes: all, or the channels that are left of it
+    where the others were constant and are gone, in another order if it ``moves`` them. None if neither is so.
 
     Of ``[[1, 2], [7, 7], [3, 4]]`` the rows that ``[[1, 2], [3, 5]]`` is closest to, in this order, are 0 and 2.
     """
@@ -260,7 +259,8 @@ def _part(got: Array, theirs: Array, moves: bool) -> tuple[Any, ...] | None:
     for k in reversed(range(len(own))):
         kept.append(k + d)
         d = int(before[k][d])
-    return (*(slice(None),) * axes[0], np.array(kept[::-1]))
+    part: tuple[Any, ...] = (*(slice(None),) * axes[0], np.array(kept[::-1]))
+    return part if not moves or axes[0] != 1 or _close(got, theirs[part]) else _other_order(got, theirs) or part
 
 
 def _close(got: Array, theirs: Array) -> bool:
@@ -269,13 +269,13 @@ def _close(got: Array, theirs: Array) -> bool:
 
 
 def _other_order(got: Array, theirs: Array) -> tuple[Any, ...]:
-    """The index by which a tensor has its channels as another one has them: each the closest that is left. All of
-    the tensor, as it is, where that makes them no more alike."""
+    """The index by which a tensor has its channels, or those that are left of them, as another one has them: each the
+    closest that is free. Nothing where that makes them no more alike."""
     if got.ndim < 2:
         return ()
     own, left = (np.moveaxis(a, 1, 0).reshape(a.shape[1], -1) for a in (got, theirs))
     free = np.ones(len(left), bool)
-    order = np.zeros(len(left), np.int64)
+    order = np.zeros(len(own), np.int64)
     for k, row in enumerate(own):
         differing = (left != row).sum(1)
         order[k] = np.where(free, differing, row.size + 1).argmin()
@@ -302,12 +302,13 @@ def _counterpart(
     if not node.post and node.op.elementwise is None:  # moved, not rounded here
         return None
     fused = [n for n in imported if n.origins and set(n.origins) <= set(node.origins)]
-    rounded = [w for n in fused for w in n.results if w.name in known and w.shape == got.shape]
+    rounded = [w for n in fused for w in n.results if w.name in known and w.type.rank == got.ndim]
     differing = {}
     for w in rounded:
         if rounds(w) and w.dtype.nbytes == v.dtype.nbytes:
             own, other = _with_sign(got, w.dtype.numpy), theirs[w.name]
-            part = _part(own, other, moves=True)
+            if (part := _part(own, other, moves=True)) is None:
+                continue
             apart = (other[part] != own) & ~_is_tie(known[w.name][part], tie)
             differing[w.name] = int(apart.sum())
     closest = min(differing, key=lambda name: differing[name], default=None)
@@ -356,15 +357,19 @@ def _near_ties(
     name: str = "",
 ) -> Array:  # fmt: skip
     """Where a tensor of this shape that was fused into a node, beside the one of that name, is a tie itself: the node
-    may have gone on with the other side."""
+    may have gone on with the other side. Of one with other channels, which a join has taken, any of them may be."""
     near = np.zeros(shape, bool)
     for other in imported:
         if not set(other.origins) & set(node.origins):
             continue
         for v in other.results:
             real = reals.get(v.name)
-            if real is not None and v.name != name and real.shape == shape:
+            if real is None or v.name == name:
+                continue
+            if real.shape == shape:
                 near |= _is_tie(real, tie)
+            elif real.ndim == len(shape) > 1 and (*real.shape[:1], *real.shape[2:]) == (*shape[:1], *shape[2:]):
+                near |= _is_tie(real, tie).any(axis=1, keepdims=True)
     return near
 
 

@@ -129,9 +129,9 @@ def _import_compress_counted(n: Import) -> None:
     """The elements where a condition that is computed at run time is true: as many as the model states, or as are
     counted."""
     x, axis = _compressed(n)
-    condition, stated = n.input(1), n.declared()
-    if stated is not None and len(stated) == len(x.shape) and not varies([stated[axis]]):
-        found, _ = n.inners(NonZero(stated[axis]), [condition], ["found", "count"])
+    condition, stated = n.input(1), n.declared_extent(axis)
+    if stated is not None and not varies([stated]):
+        found, _ = n.inners(NonZero(stated), [condition], ["found", "count"])
     else:
         found = places(n, condition)
     n.emit(Gather(axis), [x, n.reshape(found, found.shape[1:], "chosen")])

@@ -74,9 +74,9 @@ def import_slice(n: Import) -> None:
 
 
 def _stated(n: Import, axis: int) -> int | None:
-    """The extent that the model states for the result."""
-    stated = n.declared()
-    return None if stated is None or len(stated) <= axis or varies(stated) else stated[axis]
+    """The extent that the model states for the result, if it is a number."""
+    stated = n.declared_extent(axis)
+    return None if stated is None or varies([stated]) else stated
 
 
 def _count(n: Import, e: Elements, axis: int, line: _Line) -> int:

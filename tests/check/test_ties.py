@@ -14,13 +14,14 @@ from onnx import TensorProto, helper, numpy_helper
 
 from mccompile import driver
 from mccompile.check import check as checking
-from mccompile.check.check import CheckResult, check
+from mccompile.check.check import CheckResult, _alike_unsure, check
 from mccompile.check.compare import compare
-from mccompile.check.reference import open_judge, random_inputs
-from mccompile.check.ties import Ties, _part, _standing_for, judge_layers, rounded_names
+from mccompile.check.reference import Expected, open_judge, random_inputs
+from mccompile.check.ties import TIE, Ties, _near_ties, _part, _standing_for, judge_layers, rounded_names
 from mccompile.check.trace import Trace
 from mccompile.driver import Options
 from mccompile.ir import expr as ex
+from mccompile.ir.graph import Node
 from mccompile.ir.types import F32
 from mccompile.onnxio import tensor_names
 from tests._skips import needs_shared
@@ -227,8 +228,31 @@ def test_channels_in_another_order_are_found() -> None:
     assert part is not None
     assert (theirs[part] != got).sum() == 1
     assert _part(got, theirs, moves=False) == ()
+    part = _part(got[:, [8, 1, 5]], theirs, moves=True)  # a few of them, in another order
+    assert part is not None
+    assert (theirs[part] == theirs[:, order[[8, 1, 5]]]).all()
     got[0, :6] ^= 1  # half of it wrong: no order explains that
     assert _part(got, theirs, moves=True) == ()
+
+
+def test_ties_of_what_a_join_took_are_told_by_their_places() -> None:
+    """A node that goes on from one of two tensors that a join took, which has other channels than the result."""
+    joined = cast(Node, SimpleNamespace(origins=("conv", "join"), results=[]))
+    part = cast(Node, SimpleNamespace(origins=("conv",), results=[SimpleNamespace(name="q")]))
+    real = np.full((1, 2, 3), 7.0)
+    real[0, 1, 2] = 4.5
+    near = _near_ties(joined, [part], {"q": real}, (1, 5, 3), TIE)
+    assert near.shape == (1, 5, 3)
+    assert near[:, :, 2].all()
+    assert near.sum() == 5
+
+
+def test_where_most_elements_are_unsure_all_are() -> None:
+    """No draw has moved the first two; the mean is 2, and the C may be 4 times that off."""
+    values = {"y": np.zeros(4, np.uint8), "z": np.zeros(4, np.uint8)}
+    found = _alike_unsure(Expected(values, {"y": np.array([0.0, 0, 2, 2]) * np.sqrt(2), "z": np.zeros(4)}))
+    np.testing.assert_allclose(found.noise["y"], 8)
+    assert not found.noise["z"].any()
 
 
 def test_layers_behind_a_tie_may_differ() -> None:

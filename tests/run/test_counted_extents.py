@@ -181,3 +181,16 @@ def test_a_reshape_by_numbers_of_the_run_whose_result_is_stated_by_another_exten
     model.graph.output[1].CopyFrom(helper.make_tensor_value_info("y", F32, ["n", 4]))
     runs = [{"ids": _floats(n), "x": _floats(2, 12), "r": np.array([6, 4])} for n in (6, 2)]
     _compare(model, tmp_path, runs, dims={"n": "1..8"}, target="generic")
+
+
+def test_a_slice_by_numbers_of_the_run_has_the_extent_that_is_stated_beside_one_of_the_run(tmp_path: Path) -> None:
+    """A free batch is no reason to count a window of a stated width."""
+    m = Maker()
+    x = m.input("x", ("n", 10), F32)  # type: ignore[arg-type]
+    ends = [m.input(name, (1,), I64) for name in ("s", "e")]
+    m.node("Slice", [x, *ends, m.const(np.array([1]))], "p")
+    m.node("MatMul", ["p", m.weight((4, 3))], "y")
+    model = _model(m, {"y": F32})
+    model.graph.value_info.append(helper.make_tensor_value_info("p", F32, ["n", 4]))
+    runs = [{"x": _floats(n, 10), "s": np.array([s]), "e": np.array([s + 4])} for n, s in ((3, 2), (8, 6), (1, 0))]
+    _compare(model, tmp_path, runs, dims={"n": "1..8"}, target="generic")
