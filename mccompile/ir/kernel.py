@@ -31,7 +31,7 @@ are to the operator (`Logical`); a string says why it is not known.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 
 from mccompile._dataclass import dataclass
@@ -155,6 +155,11 @@ def _deciding(step: Call | Fill) -> list[Buffer]:
     """The buffers that say whether and how often a step is made."""
     loops = [b for loop in step.loops for b in (loop.turn, *loop.asked)]
     return [*loops, *(b for b, _ in step.when)]
+
+
+def excluded(a: Sequence[Condition], b: Sequence[Condition]) -> bool:
+    """Whether no run has steps of both conditions: one wants what the other does not."""
+    return any((buffer, not truth) in b for buffer, truth in a)
 
 
 def number_names(call: Call) -> dict[str, int]:

@@ -39,7 +39,7 @@ import numpy as np
 
 from mccompile.ir.dims import value
 from mccompile.ir.errors import InternalError
-from mccompile.ir.kernel import Call, Condition, Fill
+from mccompile.ir.kernel import Call, Condition, Fill, excluded
 from mccompile.ir.program import Program
 from mccompile.ir.turns import Loop, Numbered, Turns, nested
 from mccompile.ir.views import MAX_ALIGN, Buffer, View, whole
@@ -218,11 +218,6 @@ def _reads(step: Call | Fill, b: Buffer) -> bool:
     return isinstance(step, Call) and any(v is not None and v.buffer is b for v in step.inputs)
 
 
-def _excluded(a: Sequence[Condition], b: Sequence[Condition]) -> bool:
-    """Whether no run has steps of both conditions: one wants what the other does not."""
-    return any((buffer, not truth) in b for buffer, truth in a)
-
-
 def _kept(program: Program, b: Buffer, keep_inputs: bool) -> bool:
     """True of what has to hold to the end: of state, what it is next."""
     kept_input = keep_inputs and b not in program.module.state.values()
@@ -315,7 +310,7 @@ class _Memory:
         self._expect_asked(where, step)
         region, buffer = self._units(step.view), step.view.buffer
         region[...] = _NOBODY
-        before = [mine for when, mine in self.written.get(buffer, ()) if not _excluded(when, step.when)]
+        before = [mine for when, mine in self.written.get(buffer, ()) if not excluded(when, step.when)]
         if not step.loops and any((mine == _NOBODY).any() for mine in before):
             raise InternalError(f"{where} fills what a call has written to {buffer.name}")
         region[...] = self.number[buffer]

@@ -12,6 +12,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import mccompile
+from tests.support.targets import needs_target
 
 Array = np.ndarray[Any, np.dtype[Any]]
 N = helper.make_node
@@ -455,3 +456,19 @@ def test_fractions_of_whole_products(
     got = answers(tmp_path, [node], {"a": a, "b": b, "c": c}, target, level)["y"]
     want = alpha * (a.astype(np.float64) @ b) + beta * c
     np.testing.assert_array_equal(got, np.trunc(want).astype(np.int64).astype(dtype))
+
+
+@pytest.mark.parametrize(("target", "level"), [*TARGETS, ("x86-64-v3", "O2"), ("x86-64-v2", "O2")])
+def test_the_whole_number_0_has_no_sign(target: str, level: str, tmp_path: Path) -> None:
+    """What is rounded to it from below is 0 when it comes back from bytes, and not -0."""
+    nodes = [
+        N("MatMulInteger", ["x", "w"], ["sum"]), N("Cast", ["sum"], ["float"], to=TensorProto.FLOAT),
+        N("Mul", ["float", "factor"], ["small"]), N("QuantizeLinear", ["small", "scale", "zero"], ["q"]),
+        N("DequantizeLinear", ["q", "scale", "zero"], ["d"]), N("Reciprocal", ["d"], ["y"]),
+    ]  # fmt: skip
+    constants = {
+        "w": np.ones((8, 20), np.int8), "factor": np.array(0.0002, np.float32), "scale": np.array(0.1, np.float32),
+        "zero": np.array(0, np.int8),
+    }  # fmt: skip
+    x = {"x": np.full((4, 8), -1, np.int8)}
+    assert (answers(tmp_path, nodes, x, needs_target(target), level, constants)["y"] == np.inf).all()

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from mccompile._dataclass import dataclass
 from mccompile.ir.dims import bound
-from mccompile.ir.kernel import Call, Fill
+from mccompile.ir.kernel import Call, Fill, excluded
 from mccompile.ir.turns import carried
 from mccompile.ir.views import Buffer
 from mccompile.kernel_passes.rewrite.rebind import COPY
@@ -65,8 +65,8 @@ class State:
         return State(tuple(steps), self.seen, self.carried)
 
     def in_order(self) -> list[Step]:
-        """The steps that are left and needed; a background is filled before the first step that touches its
-        buffer."""
+        """The steps that are left and needed; a background is filled before the first step that touches its buffer in
+        a run that fills it: another choice may know nothing yet of what this one depends on."""
         steps = _needed([s for _, s in self.live()])
         fills: dict[Buffer, list[Step]] = {}
         for s in steps:
@@ -75,7 +75,8 @@ class State:
         order: list[Step] = []
         for s in steps:
             for b in s.buffers():
-                for fill in fills.pop(b, ()):
+                for fill in [f for f in fills.get(b, ()) if not excluded(f.when, s.when)]:
+                    fills[b].remove(fill)
                     order.insert(_before(order, fill, s), fill)
             if not isinstance(s, Fill):
                 order.append(s)
