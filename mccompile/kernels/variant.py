@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Container, Hashable, Iterator, Sequence
 from dataclasses import replace
 from typing import ClassVar, Protocol
 
 from mccompile._dataclass import dataclass
-from mccompile.ir.dims import bound, varies
+from mccompile.ir.dims import bound, span, varies
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call, Logical
 from mccompile.ir.op import Op
@@ -239,9 +240,11 @@ class Variant:
         """Why a call of this kernel cannot, or should not, be given other views of equal extents; empty if it can.
 
         The generic templates index through any strides: a stride of 0 where a view repeats an element, a negative
-        one where it runs backwards, any offset. A variant that assumes more says so here, and what makes sums says
-        `sums_backwards`.
+        one where it runs backwards without gaps, any offset. A variant that assumes more says so here, and what makes
+        sums says `sums_backwards`.
         """
+        if not self.elementwise and any(v is not None and backwards_apart(v) for v in after.inputs):
+            return f"{self.kernel} would read backwards with gaps"
         if self.stores_rows and not all(v.gapless for v in after.results):
             return f"{self.kernel} stores its results row by row"
         if not self.kernel.endswith(".generic"):
@@ -321,6 +324,21 @@ def vectors_apart(after: Call, *operands: int) -> str:
     if any(v is not None and not neighbours(v) for v in views):
         return f"{after.kernel} reads neighbours on the last axis as they lie"
     return ""
+
+
+def backwards_apart(view: View) -> bool:
+    """Whether elements are read backwards, with others in between. gcc 12 -O3 loads groups of neighbours then, of the
+    first of which a part lies behind the operand, as of this view of x[9,4]::
+
+        x+34[9,2]{-4,1}        x[34..37], of 36
+    """
+    if not view.linear:
+        return False
+    steps = [(span(s)[0], bound(e)) for e, s in zip(view.shape, view.axis_strides(), strict=True) if bound(e) > 1]
+    if all(s >= 0 for s, _ in steps):
+        return False
+    walked = [(abs(s), e) for s, e in steps if s]
+    return sum(s * (e - 1) for s, e in walked) + 1 > math.prod(e for _, e in walked)
 
 
 def sums_backwards(view: View, axes: Sequence[int], steps: Sequence[int] | None = None) -> str:
