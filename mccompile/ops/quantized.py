@@ -160,11 +160,16 @@ def _concat(n: Import) -> None:
 def _softmax(n: Import) -> None:
     """QLinearSoftmax: of the opset that it names; before 13 all axes from ``axis`` on are one."""
     e = Quantised(n)
-    rank = n.input(0).type.rank
-    axis = n.axis(n.attr("axis", -1), rank)
-    if n.attr("opset", 13) < 13 and axis != rank - 1:
-        raise n.error("a softmax over several axes is not supported", "use opset 13")
-    e.quantized(e.add("Softmax", [e.dequantized(0)], "real", axis=axis), 3)
+    x = n.input(0)
+    axis = n.axis(n.attr("axis", -1), x.type.rank)
+    several = n.attr("opset", 13) < 13 and any(extent != 1 for extent in x.shape[axis + 1 :])
+    real = e.dequantized(0)
+    if several:
+        rows = e.add("Flatten", [real], "rows", axis=axis)
+        real = e.reshaped(e.add("Softmax", [rows], "softmax", axis=1), x.shape, "real")
+    else:
+        real = e.add("Softmax", [real], "real", axis=axis)
+    e.quantized(real, 3)
     e.finish()
 
 
@@ -194,7 +199,9 @@ def _sample_leaky(d: Draw) -> Case:
 
 
 def _sample_softmax(d: Draw) -> Case:
-    case = _case(d, [d.shape(d.int(1, 4), 2)], {"axis": -1, "opset": 13})
+    shape = d.shape(d.int(1, 4), 2)
+    axis = d.int(-len(shape), len(shape) - 1)
+    case = _case(d, [shape], {"axis": axis, "opset": d.choice([11, 13])})
     # onnxruntime rounds down, and knows results of 256 steps only, as its quantiser writes them.
     least = -128 if case.inputs[0] is not None and case.inputs[0].dtype == np.int8 else 0
     scale, zero = np.array(1 / 256, np.float32), np.array(least, np.int8 if least else np.uint8)

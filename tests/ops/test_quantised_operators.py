@@ -117,6 +117,21 @@ def test_mean_of_quantised_tensors(tmp_path: Path) -> None:
     np.testing.assert_array_equal(got, np.clip(np.rint(mean / np.float32(0.25)) + 3, 0, 255).astype(np.uint8))
 
 
+@pytest.mark.parametrize(("opset", "axis", "shape"), [
+    (11, 1, (1, 10, 1, 1)), (11, 1, (2, 3, 4)), (12, -2, (2, 3, 4)), (11, 0, (2, 3, 4)), (11, 2, (2, 3, 4)),
+    (13, 1, (2, 3, 4)),
+])  # fmt: skip
+def test_axes_of_a_quantised_softmax(opset: int, axis: int, shape: tuple[int, ...], tmp_path: Path) -> None:
+    """Before opset 13 all axes from ``axis`` on are one."""
+    constants = {"s": np.float32(0.05), "z": np.uint8(128), "ys": np.float32(1 / 256), "yz": np.uint8(0)}
+    node = N("QLinearSoftmax", ["x", "s", "z", "ys", "yz"], ["y"], axis=axis, opset=opset, domain="com.microsoft")
+    feeds = {"x": bytes_of(22, *shape, dtype="uint8")}
+    got = contrib_answers(tmp_path, [node], feeds, constants)["y"].astype(int)
+    apart = np.abs(got - expected(tmp_path, feeds)[0])
+    assert apart.max() <= 1  # onnxruntime rounds down
+    assert (apart > 0).mean() < 0.5
+
+
 def contrib_answers(folder: Path, nodes: list[Any], feeds: dict[str, Array], constants: dict[str, Any]) -> Any:
     inputs = [
         helper.make_tensor_value_info(k, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape) for k, v in feeds.items()
