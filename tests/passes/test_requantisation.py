@@ -439,3 +439,24 @@ def test_a_byte_of_few_channels_is_on_the_right_side_of_ties() -> None:
     run_passes(graph, ("requantise",), target=resolve("generic"))
     assert "select" in str(graph.nodes[0].op)
     assert np.array_equal(graph.evaluate(given)["y"], wanted)
+
+
+def test_a_channel_far_beyond_the_type_leaves_the_others_their_bits() -> None:
+    """The middle of two offsets would be 200,000: floats next to it are a 64th apart."""
+    scale, added = np.float32(0.0017), np.array([2.4, 4e5], np.float32)
+    text = (
+        f"graph @g(%q: i8[4096,8]) {{\n  %w = const {bytes_drawn(1, 8, 2).reshape(-1).tolist()} : i8[8,2]\n"
+        f"  %b = const {added.tolist()} : f32[2]\n"
+        "  %y = matmul(%q, %w) with(%b) pre0{ i32(acc) } pre1{ i32(acc) } "
+        "post0{ u8((rne(((f32(acc) * 0.0017) + x0)) + 120.0)) } : u8[4096,2]\n"
+        "  return %y\n}"
+    )
+    graph, q = parse_graph(text, lookup), bytes_drawn(2, 4096, 8)
+    run_passes(graph, ("requantise",), target=resolve("x86-64-v3"))
+    sums = q.astype(np.int64) @ bytes_drawn(1, 8, 2).astype(np.int64)
+    real = np.clip(sums * float(scale) + added + 120, 0, 255)
+    assert (np.abs(graph.evaluate({"q": q})["y"] - real) <= TIE).all()
+
+
+def bytes_drawn(seed: int, *shape: int) -> Array:
+    return np.random.default_rng(seed).integers(-128, 128, shape).astype(np.int8)

@@ -305,8 +305,10 @@ class _Work:
             return "a scale is no positive number of 32 bits"
         if not (np.abs(form.offset) <= most).all():
             return "what is added is no number of 32 bits"
+        info = np.iinfo(e.dtype.numpy.name)
         zero = np.rint(form.offset)
-        zero = zero if uniform(zero) else np.rint(_median(zero))
+        if not uniform(zero):  # beside one far beyond the type, the others would keep few bits behind the point
+            zero = np.rint(_median(np.minimum(np.maximum(zero, info.min - 256), info.max + 256)))
         product = ex.apply("mul", ex.convert(core, F32), self._operand(np.asarray(scale), shape, "factor", F32))
         rest = np.asarray(form.offset - zero)
         if rest.any():
@@ -314,7 +316,6 @@ class _Work:
         rounded: ex.Expr = ex.apply("rne", product)
         if zero.any():
             rounded = ex.apply("add", rounded, ex.num(zero.reshape(-1)[0], F32))
-        info = np.iinfo(e.dtype.numpy.name)
         low, high = f.channel_ends
         falls, rises = (np.rint(scale * end + form.offset) for end in (f.low, f.high))
         if not (low > np.maximum(falls, info.min)).any():  # channels end apart where their bytes do
