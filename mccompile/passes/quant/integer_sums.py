@@ -12,6 +12,8 @@ The zero point of all elements is one number, but where windows reach into paddi
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from mccompile.ir import expr as ex
@@ -19,6 +21,7 @@ from mccompile.ir.dims import bound, varies
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.op import Op
 from mccompile.ir.scalar import Array
+from mccompile.ir.structure import bounds
 from mccompile.ir.types import F32, I32
 from mccompile.passes.analysis.quantised import Quantised, quantised
 from mccompile.passes.analysis.sums import terms
@@ -67,12 +70,17 @@ def _obstacle(node: Node, q: Quantised) -> str:
 
 
 def _elements(summing: Op, x: Value) -> int:
-    """How many elements every sum has; 0 if some have others, in padding, or that is not known."""
-    if varies(x.shape):
+    """How many elements every sum has; 0 if some may have others, for windows reach into padding, or that is not
+    known."""
+    nests = summing.structure([x.type])
+    places = nests[0].reads[0] if len(nests) == 1 else None
+    if places is None or varies(x.shape):
         return 0
-    (counts,) = summing.evaluate(np.ones(x.shape, np.float64))
-    same = counts.size > 0 and counts.min() == counts.max()
-    return int(counts.flat[0]) if same else 0
+    loops = nests[0].loops
+    for at, extent in zip(places, x.shape, strict=True):
+        if at is None or not 0 <= bounds(at, loops)[0] <= bounds(at, loops)[1] < extent:
+            return 0
+    return math.prod(loops[k] for k in nests[0].reduced)
 
 
 def _rewrite(r: Rewriter, node: Node, q: Quantised, summing: Op, weights: Array, apart: bool) -> None:
