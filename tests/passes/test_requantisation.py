@@ -15,6 +15,7 @@ from mccompile.ir.graph import Graph
 from mccompile.ir.graph_text import parse_graph
 from mccompile.ir.types import F32, I8, I32
 from mccompile.ops.registry import lookup
+from mccompile.passes.analysis import fixed_point
 from mccompile.passes.analysis.fixed_point import EVERY, TIE, Channels, Fixed, Steps, _compared, _Met, fit
 from mccompile.passes.analysis.forms import form_of
 from mccompile.passes.analysis.quantised import linear
@@ -456,6 +457,26 @@ def test_a_channel_far_beyond_the_type_leaves_the_others_their_bits() -> None:
     sums = q.astype(np.int64) @ bytes_drawn(1, 8, 2).astype(np.int64)
     real = np.clip(sums * float(scale) + added + 120, 0, 255)
     assert (np.abs(graph.evaluate({"q": q})["y"] - real) <= TIE).all()
+
+
+def test_channels_are_tried_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any parts of them have one shift, and find the same multiplication on the other side of as many ties."""
+    rng = np.random.default_rng(8)
+    scale, start = rng.uniform(0.001, 0.4, 11), rng.uniform(-90, 90, 11)
+    start[4] = 1e6  # constant
+
+    def value(a: Array, of: Channels) -> Array:
+        product = a.astype(np.float32) * scale[of].astype(np.float32)
+        return np.asarray(np.clip(np.rint(product + start[of].astype(np.float32)), -128, 127)).astype(np.int64)
+
+    found = []
+    for together in (11, 4, 1):
+        monkeypatch.setattr(fixed_point, "_TOGETHER", together)
+        one = fit(scale, start, Steps(value, np.full(11, -3000), np.full(11, 3000)))
+        assert not isinstance(one, str), one
+        fixed, differing = one
+        found.append((fixed.start.tolist(), fixed.m.tolist(), fixed.c.tolist(), fixed.s, fixed.up, differing))
+    assert found[1:] == found[:1] * 2
 
 
 def bytes_drawn(seed: int, *shape: int) -> Array:

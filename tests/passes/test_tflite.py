@@ -142,14 +142,18 @@ def test_products(kind: str, seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("kind", ["+", "-", "*"])
-def test_pairs(kind: str, seed: int) -> None:
-    """All pairs of bytes."""
+@pytest.mark.parametrize("known", [False, True])
+def test_pairs(known: bool, kind: str, seed: int) -> None:
+    """All pairs of bytes; one of which may be a constant, of channels."""
     rng = np.random.default_rng([seed, ord(kind)])
     s, t, za, zb, zy = scale(rng), scale(rng), zero(rng), zero(rng), zero(rng)
     out = float(np.float32((s * t * 90 if kind == "*" else max(s, t)) * rng.uniform(0.6, 3)))
-    text = f"""graph @g(%p: i8[256,256], %q: i8[256,256]) {{
+    numbers = np.arange(-128, 128).astype(np.int8)
+    constant = f"%q = const {literal(numbers)} : i8[256]"
+    text = f"""graph @g(%p: i8[256,256]{"" if known else ", %q: i8[256,256]"}) {{
+      {constant if known else ""}
       %a = map(%p) {dequantised("x0", s, za)} : f32[256,256]
-      %b = map(%q) {dequantised("x0", t, zb)} : f32[256,256]
+      %b = map(%q) {dequantised("x0", t, zb)} : f32[{"256" if known else "256,256"}]
       %c = map(%a, %b) {{expr={{(x0 {kind} x1)}}}} : f32[256,256]
       %y = map(%c) {quantised(out, zy)} : i8[256,256]
       return %y
@@ -168,8 +172,8 @@ def test_pairs(kind: str, seed: int) -> None:
                 continue
             left, right = multiply(a << 20, *f), multiply(b << 20, *g)
             wanted.append(zy + multiply(left + right if kind == "+" else left - right, *h))
-    p, q = np.meshgrid(*[np.arange(-128, 128).astype(np.int8)] * 2, indexing="ij")
-    got = graph.evaluate({"p": p, "q": q})["y"]
+    p, q = np.meshgrid(numbers, numbers, indexing="ij")
+    got = graph.evaluate({"p": p} if known else {"p": p, "q": q})["y"]
     np.testing.assert_array_equal(got, clamped(wanted, (256, 256)))
 
 

@@ -15,9 +15,36 @@ import numpy as np
 
 from mccompile.ir import expr as ex
 from mccompile.ir.scalar import Array, uniform
-from mccompile.ir.types import F32, I32, DType
+from mccompile.ir.types import F32, I32, DType, TensorType
 from mccompile.passes.analysis.fixed_point import TIE
 from mccompile.passes.analysis.forms import Form
+from mccompile.targets.target import Target
+
+ATOM = 1000
+"""Variables from here on stand for parts of an expression that are bytes."""
+
+BYTES = ("i8", "u8")
+_CHANNELS = 4096
+"""Constant bytes of one axis, at most, that are numbers of channels."""
+
+
+def with_atoms(
+    e: ex.Expr, is_known: Callable[[int], bool], atoms: dict[ex.Expr, ex.Var], top: bool = True
+) -> ex.Expr:
+    """An expression with its largest parts of 8 bits, but itself and what is made of known variables, as variables:
+    these are ``atoms``."""
+    if not top and e.dtype.name in BYTES and not all(map(is_known, ex.variables(e))):
+        return atoms.setdefault(e, ex.Var(e.dtype, ATOM + len(atoms)))
+    return ex.with_operands(e, lambda part: with_atoms(part, is_known, atoms, False))
+
+
+def is_of_elements(t: TensorType, target: Target) -> bool:
+    """Whether constants of a type are the other bytes of pairs, as positions and masks are, not numbers of channels:
+    they stay bytes, and 65,536 pairs are tried, not 255 steps of each element. TensorFlow Lite has pairs only."""
+    if t.dtype.name not in BYTES or t.count <= 1:
+        return False
+    channels = sum(extent != 1 for extent in t.shape) == 1 and t.count <= _CHANNELS
+    return not channels or target.requant == "tflite"
 
 
 def sum_in_integers(form: Form, cores: Mapping[ex.Expr, Array], wanted: Array, dtype: DType) -> ex.Expr | None:

@@ -12,7 +12,7 @@ result falls to is the engines' own affair.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -35,6 +35,22 @@ _ABOUT = 2
 Channels = Array | slice
 """The channels of some sums: one for each, or `EVERY`, where they are the last axis."""
 EVERY = slice(None)
+_TOGETHER = 2048
+"""Channels of which all steps are in memory at once."""
+
+
+def parts(channels: int) -> list[slice]:
+    """All channels, so many at a time that what is computed of each may take some kilobytes.
+
+    >>> parts(3000)
+    [slice(0, 2048, None), slice(2048, 4096, None)]
+    """
+    return [slice(i, i + _TOGETHER) for i in range(0, channels, _TOGETHER)]
+
+
+def _some(numbers: Array, of: slice) -> Array:
+    """The numbers of some of the channels, or the one of all."""
+    return numbers if np.size(numbers) == 1 else numbers[of]
 
 
 @dataclass(frozen=True)
@@ -54,6 +70,10 @@ class Fixed:
         start, m, c = (own if np.size(own) == 1 else own[of] for own in (self.start, self.m, self.c))
         product = (((a + start) << self.up) * m) >> 32
         return np.asarray(np.clip((product + c) >> self.s, self.low, self.high))
+
+    def part(self, of: slice) -> Fixed:
+        """That of some of the channels."""
+        return replace(self, start=_some(self.start, of), m=_some(self.m, of), c=_some(self.c, of))
 
 
 @dataclass(frozen=True)
@@ -85,6 +105,11 @@ class Steps:
         """Where the results of all channels together are cut off."""
         least, most = self.channel_ends
         return int(least.min()), int(most.max())
+
+    def part(self, of: slice) -> Steps:
+        """That of some of the channels."""
+        places = np.arange(self.low.size)[of]
+        return Steps(lambda a, within: self.value(a, places[within]), self.low[of], self.high[of])
 
     def cut_alike(self) -> bool:
         """Whether that is the same in all channels: not where what is clipped to is a constant of each."""
@@ -144,7 +169,7 @@ def fit(scale: Array, offset: Array, f: Steps) -> tuple[Fixed, int] | str:
     """
     if not (np.isfinite(scale).all() and np.isfinite(offset).all() and (scale > 0).all()):
         return "a scale is no positive number"
-    met = _Met.of(scale, offset, f)
+    met = [_Met.of(_some(scale, of), _some(offset, of), f.part(of), f.ends) for of in parts(f.low.size)]
     found: tuple[Fixed, int] | str = "sums would not fit 32 bits"
     for raised in _RAISED:
         candidate = _candidate(scale, offset, f, raised)
@@ -162,25 +187,31 @@ class _Met:
 
     Attributes:
         results: the results, one row each.
-        ties: about where the real result, ``scale * sum + offset``, is on a tie.
-        wanted: the first sum of which the expression makes the result.
     """
 
     scale: Array
     offset: Array
     f: Steps
     results: Array
-    ties: Array
-    wanted: Array
 
     @staticmethod
-    def of(scale: Array, offset: Array, f: Steps) -> _Met:
-        lowest, highest = f.ends
-        results = np.arange(lowest + 1, highest + 1)
-        ties = (results[:, None] - 0.5 - offset) / scale
-        ties = np.ceil(np.minimum(np.maximum(ties, f.low), f.high)).astype(np.int64)
-        wanted = least(lambda a, result, of: f.value(a, of) >= result, results, f.low, f.high, ties)
-        return _Met(scale, offset, f, results[:, None], ties, wanted)
+    def of(scale: Array, offset: Array, f: Steps, ends: tuple[int, int] | None = None) -> _Met:
+        """What is compared in some of the channels, where the results of all together are cut off at ``ends``."""
+        lowest, highest = ends or f.ends
+        return _Met(scale, offset, f, np.arange(lowest + 1, highest + 1)[:, None])
+
+    @cached_property
+    def wanted(self) -> Array:
+        """The first sums of which the expression makes the results."""
+        return self.first(self.f.value)
+
+    def first(self, value: Callable[[Array, Channels], Array]) -> Array:
+        """The first sums of which a function makes the results: about where the real result, scale * sum + offset, is
+        on a tie."""
+        ties = (self.results - 0.5 - self.offset) / self.scale
+        ties = np.ceil(np.minimum(np.maximum(ties, self.f.low), self.f.high)).astype(np.int64)
+        results = self.results[:, 0]
+        return least(lambda a, result, of: value(a, of) >= result, results, self.f.low, self.f.high, ties)
 
     def wrong(self, steps: Array) -> Array:
         """Which of the first sums for the results are not right: the real result must have reached it there, but for
@@ -190,15 +221,25 @@ class _Met:
         return np.asarray(early | late)
 
 
-def _right(g: Fixed, met: _Met, f: Steps) -> tuple[Fixed, int] | str:
-    """`_compared`, or that of the multiplication with what is constant apart."""
-    found = _compared(g, met, f)
+def _right(g: Fixed, met: Sequence[_Met], f: Steps) -> tuple[Fixed, int] | str:
+    """`_compared` of all channels, or that of the multiplication with what is constant apart."""
+    found = _compared_in_parts(g, met)
     if isinstance(found, str) and not f.varies.all():
-        found = _compared(_constants_apart(g, f), met, f)
+        found = _compared_in_parts(_constants_apart(g, f), met)
     return found
 
 
-def _usual(found: tuple[Fixed, int], scale: Array, offset: Array, met: _Met, f: Steps) -> tuple[Fixed, int]:
+def _compared_in_parts(g: Fixed, met: Sequence[_Met]) -> tuple[Fixed, int] | str:
+    differing = 0
+    for of, part in zip(parts(sum(m.f.low.size for m in met)), met, strict=True):
+        found = _compared(g.part(of), part, part.f)
+        if isinstance(found, str):
+            return found
+        differing += found[1]
+    return g, differing
+
+
+def _usual(found: tuple[Fixed, int], scale: Array, offset: Array, met: Sequence[_Met], f: Steps) -> tuple[Fixed, int]:
     """The multiplication with the usual shift, if that is right, too, and on hardly more sums on the other side of a
     tie: layers of one shift may be one function, that knows it."""
     if found[0].s <= _USUAL_SHIFT or found[0].up:
@@ -231,6 +272,21 @@ def _candidate(scale: Array, offset: Array, f: Steps, raised: int, most: int = _
     m = np.clip(np.rint(scale * 2.0 ** (32 + s - up)), 1, 2**31 - 1).astype(np.int64)
     # (start * scale) + c / 2^s is to be the offset and a half. c alone moves results by many sums: start fills in.
     wanted = offset + 0.5
+    channels = max(np.size(wanted), np.size(scale))
+    if channels > 1:
+        found = [_nearest(_some(wanted, of), _some(scale, of), s) for of in parts(channels)]
+        start, c = (np.concatenate(numbers) for numbers in zip(*found, strict=True))
+    else:
+        start, c = _nearest(wanted, scale, s)
+    reach = np.maximum(np.abs(f.low + start), np.abs(f.high + start)).max()
+    if int(reach) << up >= 2**31:
+        return None
+    return Fixed(start, m, c, s, up, *f.ends)
+
+
+def _nearest(wanted: Array, scale: Array, s: int) -> tuple[Array, Array]:
+    """The start and the offset, of integers with ``s`` bits behind the point, that are nearest to a number of each
+    channel together."""
     nearest = np.clip(np.rint(wanted * 2.0**s), -_FAR, _FAR)
     tried = nearest + np.arange(-_NEAR, _NEAR + 1).reshape(-1, *(1,) * np.ndim(nearest))
     starts = np.rint((wanted - tried / 2.0**s) / scale)
@@ -238,10 +294,7 @@ def _candidate(scale: Array, offset: Array, f: Steps, raised: int, most: int = _
     missed = np.abs(wanted - tried / 2.0**s - starts * scale) + np.abs(starts) * 1e-12
     best = np.expand_dims(missed.argmin(0), 0)
     c, start = (np.take_along_axis(a, best, 0)[0].astype(np.int64) for a in np.broadcast_arrays(tried, starts))
-    reach = np.maximum(np.abs(f.low + start), np.abs(f.high + start)).max()
-    if int(reach) << up >= 2**31:
-        return None
-    return Fixed(start, m, c, s, up, *f.ends)
+    return start, c
 
 
 def _constants_apart(g: Fixed, f: Steps) -> Fixed:
@@ -262,7 +315,7 @@ def _compared(g: Fixed, met: _Met, f: Steps) -> tuple[Fixed, int] | str:
     product = reach.astype(np.float64) * 2.0**g.up * g.m / 2.0**32
     if (product + np.abs(g.c) + 1 >= 2**31).any():
         return "its sum does not fit 32 bits"
-    own = least(lambda a, result, of: g.evaluate(a, of) >= result, met.results[:, 0], f.low, f.high, met.ties)
+    own = met.first(g.evaluate)
     for name, steps in (("the multiplication", own), ("the expression", met.wanted)):
         wrong = met.wrong(steps)
         if wrong.any():

@@ -7,8 +7,8 @@ Worked example: a convolution's epilogue that scales by 0.004, clips, divides by
     post0{ sat_u8(max(asr((mulhi(acc, i32(1099511628)) + i32(56)), i32(4)), i32(3))) }        integers
 
 `analysis/fixed_point.py` finds the integers and proves that every sum the weights allow is rounded right. There, what
-depends on one byte is a table of 256, and what depends on two is tried on all 65,536 pairs. What can be none of these
-stays as it is, and a remark says why.
+depends on one byte is a table of 256, and what depends on two is tried on all 65,536 pairs; one of which may be a
+constant of many elements. What can be none of these stays as it is, and a remark says why.
 """
 
 from __future__ import annotations
@@ -23,10 +23,20 @@ from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.ranges import Range, anything, of_expression
 from mccompile.ir.scalar import Array, uniform
-from mccompile.ir.types import BOOL, F32, I32, DType, broadcast_shapes, dtype_of
+from mccompile.ir.types import BOOL, F32, I32, DType, broadcast_shapes
 from mccompile.kernels.model.lanes import lookup_pays
-from mccompile.passes.analysis.byte_pairs import cut_off, right, sum_in_floats, sum_in_integers
-from mccompile.passes.analysis.fixed_point import Channels, Fixed, Steps, fit
+from mccompile.passes.analysis.byte_pairs import (
+    ATOM,
+    BYTES,
+    cut_off,
+    is_of_elements,
+    right,
+    sum_in_floats,
+    sum_in_integers,
+    with_atoms,
+)
+from mccompile.passes.analysis.byte_tables import every, simplest
+from mccompile.passes.analysis.fixed_point import EVERY, Channels, Fixed, Steps, fit, parts
 from mccompile.passes.analysis.forms import Form, form_of
 from mccompile.passes.analysis.sums import beside, sum_range, terms
 from mccompile.passes.analysis.tflite import Reach, of_pair, of_sum, output_of
@@ -37,14 +47,13 @@ from mccompile.targets.target import Target
 ROUNDS = True
 """The other side of a tie may be taken."""
 
-_ATOM = 1000
-"""Variables from here on stand for parts of an expression that are bytes."""
 _SUM = 2000
 """The variable that stands for the sum of integers."""
 
-_BYTES = ("i8", "u8")
 _TABLES = 4
 """Tables, at most, of a byte whose channels differ: an image has so many."""
+_MOST_CHANNELS = 2**16
+"""Channels, at most, whose steps are tried, in 40 us and 4 KB each: of a tensor, each element is one."""
 
 
 def run(graph: Graph, remarks: Remarks, target: Target) -> int:
@@ -118,22 +127,28 @@ class _Work:
         """The expression with every rounding to 8 bits in it by integers, from the innermost on."""
         if e not in self.done:
             inner = ex.with_operands(e, self.rewritten)
-            rounds = isinstance(inner, ex.Convert) and inner.dtype.name in _BYTES and inner.operand.dtype.is_float
+            rounds = isinstance(inner, ex.Convert) and inner.dtype.name in BYTES and inner.operand.dtype.is_float
             self.done[e] = self._proven(inner) if rounds else inner
         return self.done[e]
 
     def _proven(self, e: ex.Expr) -> ex.Expr:
         """One rounding to 8 bits by integers; as it is where that cannot be."""
         atoms: dict[ex.Expr, ex.Var] = {}
-        abstract = self._abstract(e, atoms, top=True)
+        abstract = with_atoms(e, lambda i: self._constant(i) is not None, atoms)
         bytes_ = list(atoms)
-        free = [i for i in ex.variables(abstract) if i < _ATOM and self._constant(i) is None]
+        free = [i for i in ex.variables(abstract) if i < ATOM and self._constant(i) is None]
         single = bytes_[0] if len(bytes_) == 1 else self._common(e) if bytes_ and not free else None
         if single is not None and not free:
-            function = ex.replaced(e, single, ex.Var(single.dtype, _ATOM))
+            function = ex.replaced(e, single, ex.Var(single.dtype, ATOM))
             if not self._per_channel(function):
                 return self._table(function, single, e)
-        if (free == [ex.ACC] and not bytes_) or (len(bytes_) == 1 and not free):
+        alone = len(bytes_) == 1 and not free
+        if alone and (known := self._constant_bytes(abstract)) is not None:
+            bytes_.append(known)
+            found = self._by_pairs(ex.replaced(abstract, known, ex.Var(known.dtype, ATOM + 1)), bytes_)
+            if isinstance(found, str):
+                found = self._by_sum(abstract)
+        elif alone or (free == [ex.ACC] and not bytes_):
             found = self._by_sum(abstract)
         elif not self.fixed:
             found = self._by_pairs(abstract, bytes_) if len(bytes_) == 2 and not free else e
@@ -146,18 +161,12 @@ class _Work:
         if isinstance(found, str):
             self.remarks.miss(self.what, found)
             return e
-        return ex.substitute(found, lambda v: bytes_[v.index - _ATOM] if v.index >= _ATOM else v)
-
-    def _abstract(self, e: ex.Expr, atoms: dict[ex.Expr, ex.Var], top: bool = False) -> ex.Expr:
-        """The expression with its largest parts of 8 bits as variables."""
-        if not top and e.dtype.name in _BYTES and any(self._constant(i) is None for i in ex.variables(e)):
-            return atoms.setdefault(e, ex.Var(e.dtype, _ATOM + len(atoms)))
-        return ex.with_operands(e, lambda part: self._abstract(part, atoms))
+        return ex.substitute(found, lambda v: bytes_[v.index - ATOM] if v.index >= ATOM else v)
 
     def _common(self, e: ex.Expr) -> ex.Expr | None:
         """The largest byte that all of an expression depends on through nothing else: of x * u8(erf(x)), x."""
         for byte in ex.distinct(e):
-            if byte != e and byte.dtype.name in _BYTES:
+            if byte != e and byte.dtype.name in BYTES:
                 rest = ex.replaced(e, byte, ex.num(0, byte.dtype))
                 if rest != e and all(self._constant(i) is not None for i in ex.variables(rest)):
                     return byte
@@ -166,12 +175,21 @@ class _Work:
     # -- constants ---------------------------------------------------------------------------------------------
     def _constant(self, i: int) -> Array | None:
         """The elements of variable ``i`` along the channels, or one for all; None if they are computed."""
-        if i < 0 or i >= _ATOM:
+        if i < 0 or i >= ATOM:
             return None
         array = self.graph.constants.get(self.operands[i])
         if not isinstance(array, np.ndarray):
             return None
         return array.reshape(-1) if array.size > 1 else array.reshape(())
+
+    def _constant_bytes(self, e: ex.Expr) -> ex.Var | None:
+        """The operand of constant bytes that is the other of a pair, if nothing else of an expression has several
+        elements."""
+        varying = [i for i in ex.variables(e) if (a := self._constant(i)) is not None and a.size > 1]
+        if len(varying) != 1:
+            return None
+        x = self.operands[varying[0]]
+        return ex.var(varying[0], x.dtype) if is_of_elements(x.type, self.target) else None
 
     def _per_channel(self, e: ex.Expr) -> bool:
         return any((a := self._constant(i)) is not None and a.size > 1 for i in ex.variables(e) if i >= 0)
@@ -230,6 +248,8 @@ class _Work:
             self.remarks.miss(f"rounded {self.node.where} as TensorFlow Lite does", found_)
         if not self.fixed:
             return self._in_floats(e, core, form, steps, shape)
+        if count > _MOST_CHANNELS:
+            return f"it has {count:,} channels, and {_MOST_CHANNELS:,} at most are tried"
         found = fit(np.asarray(scale, np.float64), np.asarray(form.offset, np.float64), steps)
         if (isinstance(found, str) or found[1]) and (tables := self._by_tables(e, shape)) is not None:
             return tables
@@ -263,7 +283,7 @@ class _Work:
         return e
 
     def _range(self, i: int, e: ex.Expr) -> Range:
-        if i >= _ATOM:
+        if i >= ATOM:
             return anything(next(v.dtype for v in ex.distinct(e) if isinstance(v, ex.Var) and v.index == i))
         array = self._constant(i)
         assert array is not None
@@ -364,7 +384,7 @@ class _Work:
     # -- bytes -------------------------------------------------------------------------------------------------
     def _table(self, e: ex.Expr, byte: ex.Expr, old: ex.Expr) -> ex.Expr:
         """A function of one byte: itself, cut off, or a table, where floats are cheap of what takes longer."""
-        elements = np.broadcast_to(self._of_bytes(e, _every(byte)), (256,))
+        elements = np.broadcast_to(self._of_bytes(e, every(byte)), (256,))
         found = simplest(byte, elements)
         table = isinstance(found, ex.Lookup) and found != byte
         if table and not self.fixed and not lookup_pays(old, byte, self.target):
@@ -372,19 +392,27 @@ class _Work:
         self.remarks.hit(f"made a function of a byte in {self.node.where} a table")
         return found
 
-    def _of_bytes(self, e: ex.Expr, numbers: Array) -> Array:
-        """The elements that an expression of one byte makes of numbers."""
-        found = ex.evaluate(e, lambda i: numbers if i >= _ATOM else np.asarray(self._constant(i)))
-        return found.astype(e.dtype.numpy)
+    def _of_bytes(self, e: ex.Expr, numbers: Array, of: Channels = EVERY) -> Array:
+        """The elements that an expression of one byte makes of numbers, of some of the channels."""
+
+        def read(i: int) -> Array:
+            known = numbers if i >= ATOM else np.asarray(self._constant(i))
+            return known if i >= ATOM or known.size == 1 else known[of]
+
+        return ex.evaluate(e, read).astype(e.dtype.numpy)
 
     def _by_tables(self, e: ex.Expr, shape: tuple[int, ...]) -> ex.Expr | None:
         """A function of one byte with a table for each of a few channels, which is the expression on ties, too: of a
         mean of 127.5, all numbers are on ties. None of a sum, and of more channels."""
-        atom = next((v for v in ex.distinct(e) if isinstance(v, ex.Var) and v.index >= _ATOM), None)
+        atom = next((v for v in ex.distinct(e) if isinstance(v, ex.Var) and v.index >= ATOM), None)
         if atom is None:
             return None
-        elements = self._of_bytes(e, _every(atom)[:, None])  # [256, channels]
-        tables, which = np.unique(elements, axis=1, return_inverse=True)
+        found_: list[Array] = []
+        for of in parts(max(int(np.prod(shape)), 1)):
+            found_.append(self._of_bytes(e, every(atom)[:, None], of))  # [256, channels]
+            if np.unique(found_[-1], axis=1).shape[1] > _TABLES:
+                return None
+        tables, which = np.unique(np.concatenate(found_, axis=1), axis=1, return_inverse=True)
         if tables.shape[1] > _TABLES:
             return None
         found = simplest(atom, tables[:, 0])
@@ -406,11 +434,11 @@ class _Work:
         wide = next((core.dtype for core in form.terms if core.dtype != I32), None)
         if wide is not None and self.fixed:
             return f"its sum is {wide}"
-        axes = [_every(b) for b in bytes_]
-        grid = dict(zip((_ATOM, _ATOM + 1), np.meshgrid(*axes, indexing="ij"), strict=True))
+        axes = [every(b) for b in bytes_]
+        grid = dict(zip((ATOM, ATOM + 1), np.meshgrid(*axes, indexing="ij"), strict=True))
 
         def read(i: int) -> Array:
-            return grid[i] if i >= _ATOM else np.asarray(self._constant(i))
+            return grid[i] if i >= ATOM else np.asarray(self._constant(i))
 
         wanted = ex.evaluate(e, read).astype(np.int64)
         cores = {core: ex.evaluate(core, read).astype(np.int64) for core in form.terms}
@@ -420,7 +448,7 @@ class _Work:
                 return found
             self.remarks.miss(f"rounded {self.node.where} as TensorFlow Lite does", found)
         if not self.fixed:
-            leaves = {_ATOM + k for k, b in enumerate(bytes_) if isinstance(b, ex.Var)}
+            leaves = {ATOM + k for k, b in enumerate(bytes_) if isinstance(b, ex.Var)}
             merged = sum_in_floats(form, cores, wanted, e.dtype, read, leaves)
             if merged is not None:
                 self.remarks.hit(f"rounded {self.node.where} by a multiplication of each byte")
@@ -468,28 +496,6 @@ def _inside(e: ex.Expr, core: ex.Expr) -> ex.Expr | None:
     widened = isinstance(core, ex.Convert) and core.operand.dtype.nbytes < core.dtype.nbytes
     found = core.args[0] if widened else core
     return found if found in ex.distinct(e) else None
-
-
-def _every(byte: ex.Expr) -> Array:
-    """All numbers that a byte may be, in the order of its bits."""
-    return np.arange(256, dtype=np.uint8).view(byte.dtype.numpy)
-
-
-def simplest(byte: ex.Expr, elements: Array) -> ex.Expr:
-    """A function of a byte: the byte itself, the byte cut off, or a table of what it becomes."""
-    dtype = dtype_of(elements)
-    numbers = _every(byte)
-    if byte.dtype == dtype:
-        if np.array_equal(elements, numbers):
-            return byte
-        low, high = elements.min(), elements.max()
-        if np.array_equal(elements, np.clip(numbers, low, high)):
-            info = np.iinfo(elements.dtype)
-            cut = byte
-            if low > info.min:
-                cut = ex.apply("max", cut, ex.num(low, dtype))
-            return ex.apply("min", cut, ex.num(high, dtype)) if high < info.max else cut
-    return ex.lookup(byte, elements)
 
 
 def _trimmed(shape: tuple[int, ...]) -> tuple[int, ...]:
