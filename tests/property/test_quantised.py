@@ -18,6 +18,7 @@ NOW = range(6)
 """Those that are not slow."""
 KINDS = (
     "conv", "depthwise", "relu", "clip", "sigmoid", "add", "concat", "max", "mean", "transpose", "reshape", "hard",
+    "constant",
 )  # fmt: skip
 
 
@@ -46,6 +47,9 @@ def drawn(path: Path, seed: int) -> tuple[Path, list[str]]:
                 net.unary("Sigmoid", 1 / 256, -128)
             case "hard":
                 net.unary("HardSwish", scale, zero // 2)
+            case "constant":
+                extents = tuple(e if rng.integers(4) else 1 for e in net.shape[int(rng.integers(2)) :])
+                net.constant("Mul" if rng.integers(3) == 0 else "Add", extents, scale, zero // 2)
             case "add" | "concat" if same:
                 net.binary("Add" if kind == "add" else "Concat", before, scale, zero // 2)
             case "max":
@@ -71,7 +75,8 @@ def drawn(path: Path, seed: int) -> tuple[Path, list[str]]:
 
 def test_every_operator_is_drawn(tmp_path: Path) -> None:
     names = [n for seed in SEEDS for n in drawn(tmp_path / "m.onnx", seed)[1]]
-    assert min(names.count(n) for n in ("conv", "relu", "clip", "sigmoid", "add", "concat", "max", "transpose")) >= 2
+    asked = ("conv", "relu", "clip", "sigmoid", "add", "concat", "max", "transpose", "constant")
+    assert min(names.count(n) for n in asked) >= 2
 
 
 @pytest.mark.parametrize("seed", [s if s in NOW else pytest.param(s, marks=pytest.mark.slow) for s in SEEDS])

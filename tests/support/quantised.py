@@ -96,6 +96,15 @@ class Net:
             self.shape = (self.shape[0], 2 * self.shape[1], *self.shape[2:])
         return self._quantised(self._node(op, operands, f"{op}{len(self.nodes)}", **attrs), scale, zero)
 
+    def constant(self, op: str, shape: tuple[int, ...], scale: float, zero: int) -> str:
+        """An operation with constant bytes of a shape that is broadcast: positions, a mask."""
+        stem = f"c{len(self.nodes)}"
+        self._constant(stem, self.rng.integers(-128, 128, shape).astype(np.int8))
+        self._constant(f"{stem}.scale", np.float32(0.02))
+        self._constant(f"{stem}.zero", np.int8(self.rng.integers(-128, 128)))
+        operands = [self._real(self.last), self._real(stem)]
+        return self._quantised(self._node(op, operands, f"{op}{len(self.nodes)}"), scale, zero)
+
     def model(self, path: Path) -> Path:
         """Write the model, whose output is the last value."""
         out = helper.make_empty_tensor_value_info(self.last)

@@ -81,7 +81,16 @@ def multiplied(c: FamilyComposer, d: str) -> str:
     return d
 
 
+def _with_constant(c: FamilyComposer, d: str) -> str:
+    """Positions that are added, a mask, or numbers of channels, as bytes."""
+    shape = [1 if e == MAIN or c.chance(25) else e for e in c.array(d).shape]
+    known = _weights(c, tuple(shape[c.d.int(0, len(shape) - 1) :]), -1)
+    return c.one(c.d.choice(["Add", "Mul", "Sub"]), *((d, known) if c.d.bool() else (known, d)))
+
+
 def _with_another(c: FamilyComposer, d: str) -> str:
+    if c.chance(30) and c.array(d).ndim:
+        return _with_constant(c, d)
     other = rounded(c, on.mapped(c, d))[1]
     ops = ["Add", "Mul", "Sub", "Max"] + (["Div"] if (c.array(other) != 0).all() else [])
     return c.one(c.d.choice(ops), d, other)
