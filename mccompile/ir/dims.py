@@ -344,7 +344,17 @@ def _extreme(left: int, right: int, sign: int) -> int:
 
 
 def exact(left: int, right: int) -> int | None:
-    """``left / right``; None where that leaves a rest, or where it depends on the run whether it does."""
+    """``left / right``; None where that leaves a rest, or where it depends on the run whether it does. Where both
+    are 0 in some run, it is what it is in the others.
+
+    >>> k = symbol("k", 0, 8)
+    >>> exact(6 * k * k + 6 * k, 3 * k), exact(k + 1, k)
+    (2*k+2, None)
+    """
+    if isinstance(left, Dim) and isinstance(right, Dim):
+        done, rest = map(polynomial, divided(left.terms, right.terms))
+        if rest == 0:
+            return done
     try:
         found = left // right
     except UndecidedError:

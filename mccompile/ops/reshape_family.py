@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from mccompile.ir.dims import exact
 from mccompile.ops.elements import single
 from mccompile.ops.folding import Folding, shaped_bytes
 from mccompile.ops.frontend import Import
@@ -41,9 +42,11 @@ def import_reshape(n: Import) -> None:
         raise n.error("the shape has more than one -1")
     if -1 in wanted:
         rest = math.prod(e for e in wanted if e != -1)
-        if rest == 0 or x.type.count % rest:
+        count = x.type.count
+        if rest and (whole := exact(count, rest)) is not None:
+            wanted[wanted.index(-1)] = whole
+        elif rest == 0 or count % rest:  # UndecidedError where it may be right in some run
             raise n.error(f"{x.type} cannot be reshaped to {wanted}")
-        wanted[wanted.index(-1)] = x.type.count // rest
     n.emit_reshape(tuple(wanted))
 
 

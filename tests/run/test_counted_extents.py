@@ -155,6 +155,25 @@ def test_the_name_of_an_input_s_extent_at_a_result_says_only_how_large_it_may_be
     _compare(model, tmp_path, [feed(5, 5), feed(5, 2), feed(3, 8)], dims={"n": "1..8"}, target="generic")
 
 
+def test_shapes_with_an_extent_that_follows_from_the_number_of_rows(tmp_path: Path) -> None:
+    """[k, -1], as exporters write it of boxes. Of no rows onnxruntime refuses it: we give none."""
+    m = Maker()
+    mask = m.node("Cast", [m.input("m", ("n",))], to=TensorProto.BOOL)  # type: ignore[arg-type]
+    rows = m.node("Compress", [m.input("x", ("n", 2, 6)), mask], axis=0)  # type: ignore[arg-type]
+    count = m.node("Shape", [rows], start=0, end=1)
+    left, three = m.const(np.array([-1])), m.const(np.array([3]))
+    m.node("Softmax", [m.node("Reshape", [rows, m.node("Concat", [count, left], axis=0)])], "flat")
+    m.node("Transpose", [m.node("Reshape", [rows, m.node("Concat", [count, left, three], axis=0)])], "threes")
+    twice = m.node("Mul", [count, m.const(np.array([2]))])
+    m.node("Relu", [m.node("Reshape", [rows, m.node("Concat", [left, twice], axis=0)])], "columns")
+    m.node("Relu", [m.node("Reshape", [rows, m.const(np.array([0, -1]))])], "copied")
+    outputs = dict.fromkeys(("flat", "threes", "columns", "copied"), F32)
+    feeds = [{"x": _floats(n, 2, 6), "m": _mask(*bits)} for n, bits in ((3, (1, 0, 1)), (1, (1,)))]
+    _compare(_model(m, outputs), tmp_path, feeds, dims={"n": "1..7"}, target="generic")
+    none = mccompile.load(tmp_path / "out").run({"x": _floats(2, 2, 6), "m": _mask(0, 0)})
+    assert [none[name].shape for name in outputs] == [(0, 12), (3, 4, 0), (6, 0), (0, 12)]
+
+
 @pytest.mark.parametrize("target", TARGETS)
 def test_the_places_of_what_differs_in_columns_of_another_tensor(target: str, tmp_path: Path) -> None:
     """Of a kernel that stores them one behind the other; the products make the peak, so that a copy may be spared."""
