@@ -7,13 +7,15 @@ from collections.abc import Sequence
 import numpy as np
 
 from mccompile._dataclass import dataclass
-from mccompile.ir.dims import bound, minimum
+from mccompile.ir.dims import bound, minimum, span
+from mccompile.ir.errors import CompileError
 from mccompile.ir.op import Op, TypeRuleError
 from mccompile.ir.scalar import Array
 from mccompile.ir.structure import Structure, over_axes
 from mccompile.ir.types import BOOL, I64, TensorType
 from mccompile.ops.elements import Elements
 from mccompile.ops.frontend import Import
+from mccompile.ops.picked import take
 from mccompile.ops.registry import onnx_op
 from mccompile.ops.run_time import RunTime
 from mccompile.ops.sampling import Case, Draw
@@ -78,35 +80,51 @@ def _sample(d: Draw) -> Case:
 @onnx_op("TopK", sample=_sample, tolerance={}, without_effect=("sorted",))
 def import_topk(n: Import) -> None:
     """Unsorted results may come in any order: they are sorted too."""
-    _emit(n, n.ints(1, "k"))
+    k = n.ints(1, "k")
+    x, axis = n.input(0), n.axis(n.attr("axis", -1), len(n.input(0).shape))
+    if len(k) != 1 or not x.shape or not 0 <= k[0] <= x.shape[axis]:
+        raise _wrong(n, k, axis)
+    _emit(n, axis, k[0], k[0])
 
 
 def _import_counted(n: Import) -> None:
-    """k elements, as many as the axis has at most."""
+    """k elements, as many as the axis has at most: the program ends where it has fewer."""
     x, e = n.input(0), Elements(n)
     axis = n.axis(n.attr("axis", -1), len(x.shape))
-    k = e.of(1, "k")
-    if len(k) != 1:
-        raise n.error(f"k has {len(k)} elements, not one")
-    e.require(e.extent(x.shape[axis]).below(k[0]).negated())
-    count = e.number("k", k[0], 0, bound(x.shape[axis]))
-    _emit(n, (minimum(count, x.shape[axis]),))
+    if n.has_numbers(1):
+        (k,) = n.ints(1, "k")
+        if span(k)[0] > bound(x.shape[axis]):
+            raise _wrong(n, (k,), axis)
+        _emit(n, axis, minimum(k, x.shape[axis]), k)
+        return
+    given = e.of(1, "k")
+    if len(given) != 1:
+        raise n.error(f"k has {len(given)} elements, not one")
+    e.require(e.extent(x.shape[axis]).below(given[0]).negated())
+    stated = n.declared_extent(axis)
+    low, high = (0, bound(x.shape[axis])) if stated is None else (stated, stated)
+    k = e.number("k", given[0], low, high)
+    count = minimum(k, x.shape[axis])
+    _emit(n, axis, count, count if stated is None else k)
 
 
-RUN_TIME = {"TopK": RunTime(_import_counted)}
+RUN_TIME = {"TopK": RunTime(_import_counted, undecided=True)}
 
 
-def _emit(n: Import, k: tuple[int, ...]) -> None:
-    x = n.input(0)
-    axis = n.axis(n.attr("axis", -1), len(x.shape))
-    if len(k) != 1 or not x.shape or not 0 <= k[0] <= x.shape[axis]:
-        raise n.error(f"k = {list(k)} elements cannot be taken along axis {axis} of {x.type}")
-    op = TopK(k[0], axis, n.flag("largest", True))
+def _wrong(n: Import, k: Sequence[int], axis: int) -> CompileError:
+    return n.error(f"k = {list(k)} elements cannot be taken along axis {axis} of {n.input(0).type}")
+
+
+def _emit(n: Import, axis: int, count: int, k: int) -> None:
+    """The ``count`` best elements, as many as there are, of which ``k`` are read: the kernel that reads them ends the
+    program where these are more."""
+    x, op = n.input(0), TopK(count, axis, n.flag("largest", True))
     wanted = [name for name in n.node.outputs if name]
-    if len(wanted) == len(n.node.outputs) == 2:
+    if count == k and len(wanted) == len(n.node.outputs) == 2:
         n.emit(op, [x])
         return
     results = n.inners(op, [x], ["values", "indices"])
+    at = None if count == k else n.steps(k, I64, "ranks")
     for i, name in enumerate(n.node.outputs):
         if name:
-            n.bind(i, results[i])
+            n.bind(i, results[i] if at is None else take(n, results[i], axis, at, f"result{i}"))

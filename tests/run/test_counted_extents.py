@@ -174,6 +174,27 @@ def test_shapes_with_an_extent_that_follows_from_the_number_of_rows(tmp_path: Pa
     assert [none[name].shape for name in outputs] == [(0, 12), (3, 4, 0), (6, 0), (0, 12)]
 
 
+def test_as_many_of_the_best_as_a_constant_says_of_an_axis_that_may_be_shorter(tmp_path: Path) -> None:
+    """The results have that many, so that constants fit them; a run with fewer ends."""
+    m = Maker()
+    x = m.input("x", ("n", 3))  # type: ignore[arg-type]
+    m.nodes.append(helper.make_node("TopK", [x, m.const(np.array([4]))], ["best", "at"], axis=0))
+    m.node("Add", ["best", m.weight((4, 3))], "y")
+    wanted = m.input("k", (1,), I64)
+    m.nodes.append(helper.make_node("TopK", [m.node("Transpose", [x]), wanted], ["stated", "unused"]))
+    model = _model(m, {"y": F32, "at": I64, "stated": F32})
+    model.graph.output[2].CopyFrom(helper.make_tensor_value_info("stated", F32, [3, 2]))
+    feeds = [{"x": _floats(n, 3), "k": np.array([2])} for n in (4, 8)]
+    _compare(model, tmp_path, feeds, dims={"n": "0..8"}, target="generic")
+    network = mccompile.load(tmp_path / "out")
+    with pytest.raises(CompileError, match="index out of range"):
+        network.run({"x": _floats(3, 3), "k": np.array([2])})
+    with pytest.raises(CompileError, match="extent over bound"):
+        network.run({"x": _floats(5, 3), "k": np.array([3])})
+    with pytest.raises(CompileError, match="k = \\[4\\] elements cannot be taken along axis 0"):
+        mccompile.compile(tmp_path / "net.onnx", tmp_path / "never", dims={"n": "0..3"})
+
+
 @pytest.mark.parametrize("target", TARGETS)
 def test_the_places_of_what_differs_in_columns_of_another_tensor(target: str, tmp_path: Path) -> None:
     """Of a kernel that stores them one behind the other; the products make the peak, so that a copy may be spared."""
