@@ -12,19 +12,22 @@ i64(5)
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Iterable
 
 import numpy as np
 
 from mccompile._dataclass import dataclass
 from mccompile.ir import expr as ex
-from mccompile.ir.dims import Dim, span, symbols, varies
-from mccompile.ir.graph import Value
+from mccompile.ir.dims import Dim, bound, span, symbols, varies
+from mccompile.ir.graph import Node, Value
 from mccompile.ir.types import BOOL, I64
 from mccompile.ops.extents import Extents
 from mccompile.ops.frontend import Import
 from mccompile.ops.gather import Gather
+from mccompile.ops.movement import Movement
 from mccompile.ops.number import MAX_ELEMENTS, ReadNumber
+from mccompile.ops.reshape import Reshape
 
 FAR = 2**31
 """Elements count as no larger than this, nor less than minus this: so sums and differences of them are exact."""
@@ -99,9 +102,15 @@ class Test:
         return Whole(_folded("select", self.expr, Whole.of(yes).expr, Whole.of(no).expr))
 
 
+_NEUTRAL = {"add": 0, "sub": 0, "mul": 1, "div": 1}
+"""Right operands that leave the left one as it is."""
+
+
 def _folded(fn: str, *operands: ex.Expr) -> ex.Expr:
     """A function of expressions, computed as far as what it depends on is known."""
     known = [o for o in operands if isinstance(o, ex.Num)]
+    if fn in _NEUTRAL and isinstance(operands[1], ex.Num) and operands[1].value == _NEUTRAL[fn]:
+        return operands[0]
     made = ex.apply(fn, *operands)
     if len(known) == len(operands):
         return ex.num(ex.evaluate(made, lambda i: np.zeros(())).item(), made.dtype)
@@ -130,6 +139,13 @@ def wrapped(index: Whole, extent: int) -> Whole:
     return index.below(0).otherwise(index + extent, index)
 
 
+def _only_moves(node: Node) -> bool:
+    """Whether each element of the results is one of few operands', unchanged."""
+    moves = isinstance(node.op, Reshape) or (isinstance(node.op, Movement) and node.op.background is None)
+    changed = node.pre or node.post or node.varies
+    return moves and not changed and all(v.type.count <= MAX_ELEMENTS for v in (*node.inputs, *node.results))
+
+
 class Elements:
     """The elements of inputs of a node: constants where they are known."""
 
@@ -139,6 +155,8 @@ class Elements:
         self._known: dict[Value, tuple[Whole, ...]] = {}
         self._raw: dict[Value, tuple[ex.Expr, ...]] = {}
         self._extents: dict[int, Value] = {}
+        self._told: dict[ex.Expr, int] = {}
+        self._producers: dict[Value, Node] | None = None
 
     def of(self, i: int, what: str) -> tuple[Whole, ...]:
         """The elements of input ``i``, which ``what`` names; CompileError where they are too many."""
@@ -155,13 +173,41 @@ class Elements:
             return Whole.of(extent)
         if extent not in self._extents:
             self._extents[extent] = self.node.inner(Extents((extent,), (1,)), [], "extent")
-        return self.of_value(self._extents[extent])[0]
+        found = self.of_value(self._extents[extent])[0]
+        self._told[found.expr] = extent
+        return found
+
+    def told(self, found: Whole) -> int | None:
+        """What a number is, if it is known or an extent; None where the run finds it out."""
+        return self._told.get(found.expr) if found.known is None else found.known
 
     def _read(self, value: Value, what: str) -> tuple[Whole, ...]:
+        """Elements that are known or extents are so too where others beside them are not (Concat)."""
         n = self.node
         if value in n.graph.constants:
             return tuple(Whole.of(int(e)) for e in n.graph.array(value).reshape(-1))
+        sources = self._sources(value)
+        if any(n.numbers(v) for v, _ in sources):
+            return tuple(self._element(v, i, what) for v, i in sources)
         return tuple(Whole(ex.convert(e, I64)).most(-FAR).least(FAR) for e in self.raw(value, what))
+
+    def _element(self, value: Value, i: int, what: str) -> Whole:
+        numbers = self.node.numbers(value)
+        return self.extent(numbers[i]) if numbers else self.of_value(value, what)[i]
+
+    def _sources(self, value: Value) -> list[tuple[Value, int]]:
+        """Where elements come from that were only moved: values, and places in them."""
+        if self._producers is None:
+            self._producers = self.node.graph.producers()
+        node = self._producers.get(value)
+        if node is None or self.node.numbers(value) or not _only_moves(node):
+            return [(value, i) for i in range(1 if value.type.varies else value.type.count)]
+        given = [p for v in node.inputs for p in self._sources(v)]
+        types = [v.type for v in node.inputs]
+        ends = itertools.accumulate(t.count for t in types)
+        places = [np.arange(end - t.count, end).reshape(t.shape) for t, end in zip(types, ends, strict=True)]
+        moved = node.op.evaluate(*places)[node.results.index(value)]
+        return [given[i] for i in moved.reshape(-1)]
 
     def raw(self, value: Value, what: str = "") -> tuple[ex.Expr, ...]:
         """The elements of a value that is not known, as they are."""
@@ -178,8 +224,8 @@ class Elements:
     def number(self, suffix: str, found: Whole, low: int, high: int) -> int:
         """A number as attributes take it: an extent of ``low`` to ``high``, or where nothing is left to find out just
         that. The program ends where it is another one."""
-        known = found.known
-        if known is None:
+        known = self.told(found)
+        if known is None or (isinstance(known, Dim) and not low <= span(known)[0] <= span(known)[1] <= high):
             return self.node.counts(suffix, self.held(suffix, found, low, high), low, high)
         if not low <= known <= high:
             raise self.node.error(f"{suffix} is {known}, not in {low} to {high}")
@@ -195,8 +241,8 @@ class Elements:
         stated = self.node.declared_extent(axis)
         if stated is not None:
             return self.number(f"extent{axis}", found, stated, stated)
-        known = found.known
-        return self.number(f"extent{axis}", found, 0, self.node.largest(axis) if known is None else known)
+        known = self.told(found)
+        return self.number(f"extent{axis}", found, 0, self.node.largest(axis) if known is None else bound(known))
 
     def require(self, holds: Test) -> None:
         """Let the program end where a test does not hold."""

@@ -9,24 +9,26 @@ from __future__ import annotations
 
 from mccompile._dataclass import dataclass
 from mccompile.ir import expr as ex
-from mccompile.ir.dims import bound
+from mccompile.ir.dims import bound, span
 from mccompile.ir.graph import Value
 from mccompile.ir.types import BOOL, I32
 from mccompile.ops.elements import Elements, Whole
 from mccompile.ops.frontend import Import
 from mccompile.ops.map import Map
+from mccompile.ops.pad import Pad
 from mccompile.ops.picked import ByAxis, shifted, take
 from mccompile.ops.run_time import RunTime
 
 
 @dataclass(frozen=True)
 class _Axis:
-    """An axis that may be padded: its ``number``, its extents before and after, the pad in front of it. ``after`` is
-    ``result`` as a number of the run."""
+    """An axis that may be padded: its ``number``, its extents before and after, the pad in front of it. ``before``
+    and ``after`` are ``extent`` and ``result`` as numbers of the run."""
 
     number: int
     extent: int
     result: int
+    before: Whole
     after: Whole
     begin: Whole
 
@@ -46,52 +48,66 @@ def import_pad(n: Import) -> None:
     inside: list[tuple[Value, int]] = []
     for a in range(rank):
         begin, end = (by.of(a, pads[i * len(axes) : (i + 1) * len(axes)], 0) for i in (0, 1))
-        result = e.result(a, begin + end + x.shape[a])
         if by.given(a).known is False or (begin.known == 0 and end.known == 0):
             continue
-        axis = _Axis(a, x.shape[a], result, e.extent(result), begin)
+        before = e.extent(x.shape[a])
+        result = _result(e, a, x.shape[a], begin, end)
+        axis = _Axis(a, x.shape[a], result, before, e.extent(result), begin)
         _require_mode(e, axis, mode)
         x, mask = _padded(n, e, x, axis, mode)
         inside += [] if mask is None else [(mask, a)]
     n.bind(0, _with_value(n, x, inside))
 
 
+def _result(e: Elements, axis: int, extent: int, begin: Whole, end: Whole) -> int:
+    """The extent after the pads, which may be told by extents."""
+    pads = [e.told(begin), e.told(end)]
+    known = [p for p in pads if p is not None]
+    if len(known) == len(pads) and span(extent + sum(known))[0] >= 0:
+        return extent + sum(known)
+    return e.result(axis, begin + end + e.extent(extent))
+
+
 def _require_mode(e: Elements, axis: _Axis, mode: str) -> None:
     """Something has to be left where pads repeat it, and reflections are not wider than that."""
-    if mode == "constant" or axis.result == 0:
+    if mode == "constant":
         return
     low, high = _kept(axis)
-    left = high - low + 1
-    e.require(Whole.of(0).below(left))
+    left, none = high - low + 1, axis.after.equals(0)
+    e.require(none | Whole.of(0).below(left))
     if mode == "reflect":
-        before, after = axis.begin.most(0), axis.after - axis.extent - axis.begin
-        e.require(before.below(left) & after.below(left))
+        before, after = axis.begin.most(0), axis.after - axis.before - axis.begin
+        e.require(none | (before.below(left) & after.below(left)))
 
 
 def _kept(axis: _Axis) -> tuple[Whole, Whole]:
     """The first and the last element that negative pads leave."""
     low = (Whole.of(0) - axis.begin).most(0)
-    return low, (axis.after - 1 - axis.begin).least(axis.extent - 1)
+    return low, (axis.after - 1 - axis.begin).least(axis.before - 1)
 
 
 def _padded(n: Import, e: Elements, x: Value, axis: _Axis, mode: str) -> tuple[Value, Value | None]:
     """The value with one axis padded, and for mode constant where elements of it are."""
-    name = f"axis{axis.number}"
+    name, most = f"axis{axis.number}", bound(axis.extent)
     operands = [n.steps(axis.result, I32, f"{name}.k")]
-    wide = max(bound(axis.result), axis.extent)
+    wide = max(bound(axis.result), most)
     begin = shifted(n, e, f"{name}.begin", axis.begin, -wide, wide, operands)
     place = ex.apply("sub", ex.var(0, I32), begin)
-    last = ex.num(axis.extent - 1, I32)
     zero = ex.num(0, I32)
-    within = ex.apply("max", ex.apply("min", place, last), zero)
+    if mode in ("constant", "edge"):
+        last = shifted(n, e, f"{name}.last", axis.before - 1, -1, most - 1, operands)
+        within = ex.apply("max", ex.apply("min", place, last), zero)
     if mode == "constant":
         test = ex.apply("and", ex.apply("le", zero, place), ex.apply("le", place, last))
         mask = n.map(test, operands, f"{name}.inside")
+        if span(axis.extent)[0] < 1:  # of no element there is none to be taken for the pads
+            ends = tuple(int(i == len(x.shape) + axis.number) for i in range(2 * len(x.shape)))
+            x = n.inner(Pad(ends), [x], f"{name}.longer")
         return take(n, x, axis.number, n.map(within, operands, f"{name}.places"), f"{name}.padded"), mask
     if mode != "edge":
         low, high = (
-            shifted(n, e, f"{name}.{what}", v, 0, axis.extent - 1, operands)
-            for what, v in zip(("low", "high"), _kept(axis), strict=True)
+            shifted(n, e, f"{name}.{what}", v, least, least + most, operands)
+            for what, v, least in zip(("low", "high"), _kept(axis), (0, -1), strict=True)
         )
         count = ex.apply("add", ex.apply("sub", high, low), ex.num(1, I32))
         away = ex.apply("sub", place, low)
