@@ -5,12 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from mccompile.ir import expr as ex
+from mccompile.ir.dims import Dim, bound
 from mccompile.ir.graph import Value
 from mccompile.ir.types import I32, I64
+from mccompile.ops.elements import Elements
+from mccompile.ops.extents import Extents
 from mccompile.ops.folding import Arrays, Attributes, Folding, present
 from mccompile.ops.frontend import Import
 from mccompile.ops.map import Map
 from mccompile.ops.registry import onnx_op
+from mccompile.ops.run_time import RunTime
 from mccompile.ops.sampling import Case, Draw
 from mccompile.ops.slice import Slice
 
@@ -47,19 +51,43 @@ def _one_hot_bytes(attrs: Attributes, arrays: Arrays) -> int:
 @onnx_op("OneHot", sample=_sample, tolerance={}, folding=Folding(_one_hot_bytes, sized=True))
 def import_one_hot(n: Import) -> None:
     """Indices outside of [-depth, depth) select nothing, as ONNX has it: there is no index to check."""
+    depths = n.ints(1, "depth")
+    if len(depths) != 1:
+        raise n.error(f"input 1 (depth) is {n.input(1).type}, but it may only be one number")
+    _emit(n, depths[0])
+
+
+def _import_counted(n: Import) -> None:
+    """A depth that the run finds out."""
+    e = Elements(n)
+    depths = e.of(1, "depth")
+    if len(depths) != 1:
+        raise n.error(f"depth has {len(depths)} elements, not one")
+    axis = n.axis(n.attr("axis", -1), len(n.input(0).shape) + 1)
+    stated = n.declared_extent(axis)
+    _emit(n, e.number("depth", depths[0], *((1, n.largest(axis)) if stated is None else (stated, stated))))
+
+
+RUN_TIME = {"OneHot": RunTime(_import_counted)}
+
+
+def _emit(n: Import, depth: int) -> None:
     indices = n.input(0)
-    depth = int(n.one(1, "depth"))
-    if depth < 1 or n.input(2).shape != (2,):
+    if bound(depth) < 1 or n.input(2).shape != (2,):
         raise n.error(f"depth {depth} must be positive and values must be [off, on]")
     rank = len(indices.shape) + 1
     axis = n.axis(n.attr("axis", -1), rank)
     dtype = I32 if indices.dtype == I32 else I64
-    n.require_foldable(8 * depth, "classes")
-    counted = n.constant("classes", np.arange(depth, dtype=dtype.numpy).reshape(-1, *(1,) * (rank - 1 - axis)))
+    n.require_foldable(8 * bound(depth), "classes")
+    counted = n.reshape(n.steps(depth, dtype, "classes"), (depth, *(1,) * (rank - 1 - axis)), "along")
     operands = [n.reshape(indices, (*indices.shape[:axis], 1, *indices.shape[axis:]), "column"), counted]
     index = ex.convert(ex.var(0, indices.dtype), dtype)
+    count: ex.Expr = ex.num(bound(depth), dtype)
+    if isinstance(depth, Dim):
+        operands.append(n.inner(Extents((depth,), (), dtype.name), [], "depth"))
+        count = ex.var(2, dtype)
     below = ex.apply("lt", index, ex.num(0, dtype))
-    wrapped = ex.apply("select", below, ex.apply("add", index, ex.num(depth, dtype)), index)
+    wrapped = ex.apply("select", below, ex.apply("add", index, count), index)
     off, on = _off_and_on(n, operands)
     body = ex.apply("select", ex.apply("eq", wrapped, ex.var(1, dtype)), on, off)
     n.emit(Map(body, "f16" if n.input(2).dtype.name == "f16" else ""), operands)
