@@ -21,7 +21,7 @@ from mccompile.importer.counting import own_shapes
 from mccompile.importer.extents import Numbers
 from mccompile.importer.sequences import Known, require_tensor, stack, take_range
 from mccompile.ir import limits
-from mccompile.ir.dims import varies
+from mccompile.ir.dims import UndecidedError, require_equal, varies
 from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Graph, Value
 from mccompile.ir.op import TypeRuleError
@@ -83,11 +83,13 @@ class Walker(Protocol):
 def inline(w: Walker, node: OnnxNode, inputs: Sequence[Known | None], depth: int) -> None:
     """Define the outputs of an If, Loop, Scan or SequenceMap. CompileError if its course depends on data."""
     bodies = {"If": _if, "Loop": _loop, "Scan": _scan, "SequenceMap": _sequence_map}
-    tensors = [v if isinstance(v, Value) else None for v in inputs]
+    n = Import(w.graph, node, [v if isinstance(v, Value) else None for v in inputs], stated=w.stated)
     try:
-        results = bodies[node.op_type](w, Import(w.graph, node, tensors, stated=w.stated), inputs, depth)
+        results = bodies[node.op_type](w, n, inputs, depth)
     except TypeRuleError as e:
         raise _broken(node, str(e)) from e
+    except UndecidedError as e:
+        raise n.undecided(e) from e
     if results is None:
         w.poisoned.update(o for o in node.outputs if o)
         return
@@ -338,12 +340,13 @@ def _scan(w: Walker, n: Import, inputs: Sequence[Known | None], depth: int) -> l
     _require_outputs(n.node, len(body.outputs))
     axes = [n.axis(a, len(v.shape)) for a, v in zip(n.each("scan_input_axes", count), sources, strict=True)]
     backwards = n.each("scan_input_directions", count)
-    lengths = {v.shape[a] for v, a in zip(sources, axes, strict=True)}
-    if len(lengths) != 1:
-        raise _broken(n.node, f"its inputs are scanned along axes of different extents {sorted(map(str, lengths))}")
-    (length,) = lengths
+    length, *others = (v.shape[a] for v, a in zip(sources, axes, strict=True))
+    for other in others:
+        require_equal(other, length)
+        if other != length:
+            raise _broken(n.node, f"its inputs are scanned along axes of different extents, {length} and {other}")
     items = [loops.Item(v, a, bool(back)) for v, a, back in zip(sources, axes, backwards, strict=True)]
-    trips = None if varies(lengths) else length
+    trips = None if varies((length,)) else length
     return _short_or_kept(
         w, n, depth, loops.of_scan(n, body, states, items, length) if length else None, trips, trips is not None,
         lambda limit: _unrolled_scan(w, n, body, states, items, length, depth, limit), body,

@@ -19,7 +19,7 @@ from mccompile.importer.branch import Captures, is_one, take_back
 from mccompile.importer.counting import Counting, Line, own_shapes
 from mccompile.importer.rewriting import used_names
 from mccompile.importer.sequences import Known, Rows, require_tensor
-from mccompile.ir.dims import Dim, bound, identifier, maximum, span, symbols
+from mccompile.ir.dims import Dim, UndecidedError, bound, identifier, maximum, span, symbols
 from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Graph, Value
 from mccompile.ir.types import DTYPES, I32, TensorType
@@ -180,6 +180,8 @@ def keep(w: Walker, n: Import, course: Course, depth: int) -> list[Known] | NotK
         return _with_sequences(w, n, course, depth)
     except CompileError as e:
         return NotKept([e])
+    except UndecidedError as e:
+        return NotKept([n.undecided(e)])
 
 
 def _with_sequences(w: Walker, n: Import, course: Course, depth: int) -> list[Known] | NotKept:

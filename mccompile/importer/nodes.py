@@ -33,7 +33,6 @@ from mccompile.importer.sequences import Known, require_tensor
 from mccompile.importer.varying import TAKES_EXTENTS
 from mccompile.ir import expr as ex
 from mccompile.ir.dims import UndecidedError, varies
-from mccompile.ir.dims_hints import hint_of
 from mccompile.ir.errors import CompileError, InternalError
 from mccompile.ir.graph import Graph, Value
 from mccompile.ir.limits import require
@@ -375,7 +374,7 @@ class Converter:
         try:
             _by_form(view, front_end.convert, form)
         except UndecidedError as e:
-            raise view.error(f"the node cannot be converted for all of these extents: {e}", hint_of(e)) from e
+            raise view.undecided(e) from e
         except (TypeRuleError, BroadcastError) as e:
             raise view.error(str(e)) from e
         except (ArithmeticError, LookupError, TypeError, ValueError, ex.OperandTypeError) as e:

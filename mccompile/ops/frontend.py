@@ -74,6 +74,10 @@ class Import:
         """The error to raise when the node breaks ``rule``."""
         return CompileError(rule, where=self.where, hint=hint)
 
+    def undecided(self, cause: UndecidedError) -> CompileError:
+        """The error to raise where what is asked of extents depends on the run."""
+        return self.error(f"the node cannot be converted for all of these extents: {cause}", hint_of(cause))
+
     def require_foldable(self, asked: int, suffix: str) -> None:
         """CompileError where a constant of ``asked`` bytes, which is about to be made, is more than may be folded."""
         require("folded-bytes", asked, f"{suffix!r} of what it is made of", self.where)

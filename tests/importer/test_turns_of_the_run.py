@@ -134,3 +134,21 @@ def test_a_branch_of_nothing_that_is_always_taken(tmp_path: Path) -> None:
     ]  # fmt: skip
     model = _model(nodes, [Info("y", FLOAT, ["r", 2])], [])
     compare(model, tmp_path, _feeds(1, 6), 0, 0, target="generic", dims={"n": "1..6"})
+
+
+@pytest.mark.parametrize(("other", "hint"), [("m", "--dim n=m"), (5, "--dim n=5")])
+def test_a_scan_along_extents_that_may_differ_is_refused_by_its_name(
+    other: str | int, hint: str, tmp_path: Path
+) -> None:
+    body = helper.make_graph(
+        [N("Add", ["a", "b"], ["c"])], "body", [Info("a", FLOAT, [2]), Info("b", FLOAT, [2])], [Info("c", FLOAT, [2])]
+    )
+    model = _model([N("Scan", ["x", "z"], ["y"], "rows", body=body, num_scan_inputs=2)], [Info("y", FLOAT, None)], [])
+    model.graph.input.append(Info("z", FLOAT, [other, 2]))
+    onnx.save(model, tmp_path / "net.onnx")
+    dims = {"n": "1..8", **({"m": "1..9"} if other == "m" else {})}
+    with pytest.raises(CompileError, match="node 0 'rows' Scan") as error:
+        import_graph(tmp_path / "net.onnx", Options(dims=dims))
+    assert hint in str(error.value)
+    alike = Options(dims={**dims, "n": hint.removeprefix("--dim n=")})
+    assert import_graph(tmp_path / "net.onnx", alike).graph.outputs
