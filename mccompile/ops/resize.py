@@ -22,7 +22,7 @@ from mccompile.ops.folding import Arrays, Attributes, Folding, present
 from mccompile.ops.frontend import Import
 from mccompile.ops.movement import Movement
 from mccompile.ops.registry import onnx_op
-from mccompile.ops.resize_nodes import Axis, Table
+from mccompile.ops.resize_nodes import Axis, Table, may_stay
 from mccompile.ops.resize_tables import CROP, MODES, NEAREST_MODES, AxisTable, Sampling, axis_table, table_bytes
 from mccompile.ops.sampling import Case, Draw
 from mccompile.ops.slice import Slice
@@ -312,7 +312,7 @@ def _tables(n: Import) -> tuple[dict[int, AxisTable], dict[int, _Changing]]:
         n.require_foldable(table_bytes(sampling, extents[i], scale), f"axis{a}")
         table = axis_table(sampling, x.shape[a], extents[i], scale)
         if not table.is_identity(x.shape[a]):
-            if may_be_none([growth]):
+            if may_stay(growth):
                 changing[a] = _Changing(sampling, x.shape[a], extents[i], scale, growth)
             else:
                 found[a] = table

@@ -15,7 +15,7 @@ import numpy as np
 
 from mccompile._dataclass import dataclass
 from mccompile.ir import expr as ex
-from mccompile.ir.dims import Dim, may_be_none
+from mccompile.ir.dims import Dim, span
 from mccompile.ir.graph import Value
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import F32, F64, I32, I64, DType
@@ -51,6 +51,12 @@ class Axis:
     growth: int = 1
 
 
+def may_stay(growth: int) -> bool:
+    """Whether the growth of all axes may be 0 in some run."""
+    low, high = span(growth)
+    return low <= 0 <= high
+
+
 class Table:
     """The indices i32[out, taps] and weights f32[out, taps] of one axis, as `resize_tables.axis_table` makes them."""
 
@@ -80,7 +86,7 @@ class Table:
         self.operands[AT.index] = n.reshape(steps, (axis.out, 1), self._name("column"))
         if not (filters and axis.extent == axis.out):
             coordinate = self._coordinate()
-            if may_be_none([axis.growth]):
+            if may_stay(axis.growth):
                 grown = self._extent(GROWTH, axis.growth)
                 coordinate = ex.apply("select", ex.apply("eq", grown, ex.num(0, I64)), AT, coordinate)
             self.operands[AT.index] = self._map(coordinate, "at")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from mccompile.ir import expr as ex
-from mccompile.ir.dims import bound
+from mccompile.ir.dims import bound, maximum, minimum
 from mccompile.ir.graph import Value
 from mccompile.ir.types import F32, I64
 from mccompile.ops.elements import Elements, Test, Whole
@@ -69,7 +69,7 @@ def _axes(n: Import, axes: list[int], out: list[int], crop: bool) -> list[Axis]:
     given = n.input(2) if scaled else None
     if given is not None and given.type.count != len(axes):
         raise n.error(f"scales of {given.type.count} numbers do not fit {len(axes)} axes")
-    found = []
+    found, growth = [], 1 if crop else sum((_apart(x.shape[a], o) for a, o in zip(axes, out, strict=True)), 0)
     for i, a in enumerate(axes):
         extent = x.shape[a]
         same = extent == out[i] and not crop and (extent == 1 or a < len(x.shape) - 2)
@@ -79,8 +79,13 @@ def _axes(n: Import, axes: list[int], out: list[int], crop: bool) -> list[Axis]:
             factor = float(n.const(2, "scales").reshape(-1)[i]) if given in n.graph.constants else None
             scale = None if given is None or factor is not None else _scalar(n, given, i)
             start, end = (_scalar(n, n.input(1), i + k * len(axes)) if crop else None for k in (0, 1))
-            found.append(Axis(a, extent, out[i], scale, start, end, factor))
+            found.append(Axis(a, extent, out[i], scale, start, end, factor, growth))
     return sorted(found, key=lambda axis: axis.number)
+
+
+def _apart(one: int, other: int) -> int:
+    """How far two extents are apart."""
+    return maximum(one, other) - minimum(one, other)
 
 
 def _require_scale(e: Elements, given: Value, i: int, extent: int, out: int, same: bool) -> None:

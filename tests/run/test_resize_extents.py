@@ -96,3 +96,36 @@ def test_scales_beside_a_region_of_the_run_are_those_of_extents_of_the_run(mode:
     feeds = [{"x": rng.standard_normal((1, 2, h, 5)).astype(np.float32), "region": np.float32([0.1, 0.2, 0.9, 0.8])}
              for h in (1, 5, 400)]  # fmt: skip
     compare(m.model(["y"]), tmp_path, feeds, 0, 2e-4, target="generic", dims={"h": "1..3000"})
+
+
+BY_SCALES: dict[str, dict[str, Any]] = {
+    "linear": {"mode": "linear"},
+    "nearest": {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"},
+    "cubic": {"mode": "cubic"},
+}
+
+
+@pytest.mark.parametrize("most", [16, 300])
+@pytest.mark.parametrize("attributes", BY_SCALES.values(), ids=BY_SCALES)
+def test_what_scales_of_the_run_do_not_change_is_a_copy(
+    attributes: dict[str, Any], most: int, tmp_path: Path
+) -> None:
+    """9 by 1.1 are 9, where it is all that changes: beside another axis, it is sampled."""
+    m = Maker(opset=18)
+    x = m.input("x", [1, 1, "h", "w"])
+    m.node("Resize", [x, "", m.input("scales", [4])], "y", **attributes)
+    m.node("Relu", [m.input("like", ["p", "q"])], "z")
+    graph = onnx.helper.make_graph(
+        m.nodes, "resized", m.inputs,
+        [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape)
+         for name, shape in (("y", [1, 1, "p", "q"]), ("z", ["p", "q"]))],
+    )  # fmt: skip
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=9)
+    rng = np.random.default_rng(3)
+    feeds = []
+    for h, by, w, along in ((9, 1.1, 9, 1.05), (9, 1.1, 4, 2), (8, 0.75, 4, 1.5), (3, 1.5, 4, 0.75), (1, 1.5, 1, 1)):
+        x_, like = rng.standard_normal((1, 1, h, w)), rng.standard_normal((int(h * by), int(w * along)))
+        scales = np.float32([1, 1, by, along])
+        feeds.append({"x": x_.astype(np.float32), "like": like.astype(np.float32), "scales": scales})
+    dims = dict.fromkeys("hwpq", f"1..{most}")
+    compare(model, tmp_path, feeds, 0, 2e-5, target="generic", dims=dims)
