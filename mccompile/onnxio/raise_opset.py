@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import onnx
@@ -35,12 +35,12 @@ def raised(proto: onnx.ModelProto, opsets: Mapping[str, int], opset: int, path: 
     require_wellformed(OnnxModel(GraphReader(path.parent, where).graph(proto.graph), dict(opsets)))
     if found < 6:
         _state_defaults(proto.graph)
-    if found < 7:
+    if found < _RESTATED_OPSET:
         _drop_statistics(proto.graph)
     try:
-        if found >= 7:
-            return converted(proto, opset)
-        return converted(_restated(_aligned(proto, where)), opset, _RESTATED)
+        if found < _RESTATED_OPSET:
+            proto = converted(_restated(_aligned(proto, where), where), _RESTATED_OPSET, _RESTATED)
+        return proto if opset <= _RESTATED_OPSET else converted(proto, opset)
     except CompileError:
         raise
     except Exception as e:  # it is C++, and raises what it likes
@@ -118,34 +118,63 @@ def _drop_statistics(graph: onnx.GraphProto) -> None:
             del node.output[1:]
 
 
-_RESTATED = {
-    **dict.fromkeys(("And", "Or", "Xor", "Equal", "Greater", "Less"), "broadcast"),
-    **dict.fromkeys(("LSTM", "GRU", "RNN"), "output_sequence"),
+_BROADCAST = ("Add", "Sub", "Mul", "Div", "And", "Or", "Xor", "Equal", "Greater", "Less", "Pow")
+_RESTATED_OPSET = 7
+_RESTATED: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys((*_BROADCAST, "Gemm"), ("broadcast", "consumed_inputs")),
+    **dict.fromkeys(("LSTM", "GRU", "RNN"), ("output_sequence",)),
+    "Upsample": ("width_scale", "height_scale"),
 }
-"""Operators that have the meaning of opset 7 without this attribute, which ONNX's converter does not know."""
+"""Operators that have the meaning of opset 7 without these attributes (Upsample with its scales in one). Some of them
+ONNX's converter does not know; of others it asks for shapes, which nothing tells behind what inference does not know.
+"""
 
 
-def _restated(proto: onnx.ModelProto) -> onnx.ModelProto:
+def _restated(proto: onnx.ModelProto, where: str) -> onnx.ModelProto:
     """Without the attributes of `_RESTATED`, in nested graphs too. Operands are aligned already; an axis that is not
     stays, and is refused as what the newer form does not have."""
     for node in all_nodes(proto.graph):
-        if not normal_domain(node.domain) and node.op_type in _RESTATED:
-            kept = [a for a in node.attribute if a.name != _RESTATED[node.op_type]]
-            del node.attribute[:]
-            node.attribute.extend(kept)
+        if not normal_domain(node.domain):
+            if node.op_type == "Upsample":
+                _join_scales(node, proto.graph, where)
+            _leave_out(node, _RESTATED.get(node.op_type, ()))
     return proto
+
+
+def _join_scales(node: onnx.NodeProto, graph: onnx.GraphProto, where: str) -> None:
+    """The scales of an image as those of all its axes; CompileError without one of the two."""
+    given = {a.name: a.f for a in node.attribute if a.name in _RESTATED["Upsample"]}
+    for name in _RESTATED["Upsample"] if given else ():
+        if name not in given:
+            raise CompileError(f"attribute {name!r} is missing", where=f"{where}: {_label(graph, '', name)}")
+    if given:
+        scales = [1.0, 1.0, given["height_scale"], given["width_scale"]]
+        node.attribute.append(helper.make_attribute("scales", scales))
+
+
+def _leave_out(node: onnx.NodeProto, names: Collection[str]) -> None:
+    """Leave a node without attributes of those names."""
+    kept = [a for a in node.attribute if a.name not in names]
+    if len(kept) < len(node.attribute):
+        del node.attribute[:]
+        node.attribute.extend(kept)
 
 
 _Shape = tuple[int, ...]
 """The extents of a value, 0 for what is not known."""
-_BROADCAST = ("Add", "Sub", "Mul", "Div", "And", "Or", "Xor", "Equal", "Greater", "Less", "Pow")
+_ALIKE = ("Concat", "Max", "Mean", "Min", "Sum")
+"""What has as many axes as each operand."""
 _OF_ONE_RANK = frozenset(
-    "Abs AveragePool BatchNormalization Cast Ceil Clip Conv ConvTranspose Dropout Elu Exp Floor GlobalAveragePool "
-    "GlobalMaxPool HardSigmoid Identity InstanceNormalization LRN LeakyRelu Log LogSoftmax LpPool MaxPool Neg Not "
-    "PRelu Pad Reciprocal Relu Selu Sigmoid Slice Softmax Softplus Softsign Sqrt Tanh ThresholdedRelu "
-    "Upsample".split()
-).union(_BROADCAST)
-"""What has as many axes as its first operand below opset 7, where inference knows little of some."""
+    "Abs Affine AveragePool BatchNormalization Cast Ceil Clip Conv ConvTranspose Crop DepthToSpace Dropout Elu Exp "
+    "Floor GlobalAveragePool GlobalLpPool GlobalMaxPool HardSigmoid Hardmax Identity ImageScaler "
+    "InstanceNormalization LRN LeakyRelu Log LogSoftmax LpNormalization LpPool MaxPool Neg Not PRelu Pad "
+    "ParametricSoftplus Reciprocal Relu ScaledTanh Selu Sigmoid Slice Softmax Softplus Softsign SpaceToDepth Split "
+    "Sqrt Tanh ThresholdedRelu Tile Transpose Upsample".split()
+).union(_BROADCAST, _ALIKE)
+"""What has as many axes as its first operand below opset 7, where inference knows little of some, and nothing of what
+reads these."""
+_MATRICES = ("Flatten", "Gemm")
+"""What has two axes."""
 
 
 def _aligned(proto: onnx.ModelProto, where: str) -> onnx.ModelProto:
@@ -154,7 +183,10 @@ def _aligned(proto: onnx.ModelProto, where: str) -> onnx.ModelProto:
     A slope [C] of PRelu, whose axis is 1, becomes [C, 1, 1] for an operand of rank 4. The converter leaves that as it
     is, and takes some of the others wrong. CompileError where that takes a rank that nothing tells.
     """
-    if any(node.op_type in ("PRelu", *_BROADCAST) for node in all_nodes(proto.graph)):
+    if any(node.op_type in ("PRelu", "Gemm", *_BROADCAST) for node in all_nodes(proto.graph)):
+        for output in proto.graph.output:  # no extents may say that they are not known, as old exporters have it
+            if not output.type.tensor_type.shape.dim:
+                output.type.tensor_type.ClearField("shape")
         _align(proto.graph, inferred(proto).graph, where, Names(value_names(proto.graph)))
     return proto
 
@@ -188,22 +220,35 @@ def _align(
                 wide = names.fresh(f"{node.output[0]}/second")
                 nodes.append(helper.make_node("Unsqueeze", [node.input[1]], [wide], axes=behind))
                 node.input[1] = wide
-            kept = [a for a in node.attribute if a.name != "axis"]
-            del node.attribute[:]
-            node.attribute.extend(kept)
+        _leave_out(node, ("axis",) if axis is not None or _ends_together(node) else ())
         nodes.append(onnx.NodeProto.FromString(node.SerializeToString()))
     del graph.node[:]
     graph.node.extend(nodes)
 
 
 def _tell_rank(node: onnx.NodeProto, shapes: dict[str, _Shape]) -> None:
-    """Add what follows from `_OF_ONE_RANK`."""
-    if node.op_type not in _OF_ONE_RANK or normal_domain(node.domain) or not node.input or not node.output:
+    """Add what follows from an operator's name, or from the shape that a Reshape has for an attribute."""
+    if normal_domain(node.domain) or not node.input or not node.output:
         return
-    ends = node.input[0], node.output[0]
-    known = next((shapes[name] for name in ends if name in shapes), None)
-    for name in ends if known is not None else ():
-        shapes.setdefault(name, (0,) * len(known or ()))
+    stated = {a.name: a for a in node.attribute}
+    if node.op_type in _MATRICES:
+        shapes.setdefault(node.output[0], (0, 0))
+    elif node.op_type == "Reshape" and "shape" in stated:
+        shapes.setdefault(node.output[0], (0,) * len(stated["shape"].ints))
+    elif node.op_type in _OF_ONE_RANK or (node.op_type.startswith("Reduce") and _keeps_axes(stated)):
+        ends = [*node.input[: None if node.op_type in _ALIKE else 1], *node.output[: _alike_outputs(node)]]
+        known = next((shapes[name] for name in ends if name in shapes), None)
+        for name in ends if known is not None else ():
+            shapes.setdefault(name, (0,) * len(known or ()))
+
+
+def _keeps_axes(stated: Mapping[str, onnx.AttributeProto]) -> bool:
+    return "keepdims" not in stated or stated["keepdims"].i != 0
+
+
+def _alike_outputs(node: onnx.NodeProto) -> int:
+    """How many outputs have as many axes as the first."""
+    return len(node.output) if node.op_type == "Split" else 1
 
 
 def _axes_behind(node: onnx.NodeProto, axis: int, shapes: Mapping[str, _Shape]) -> list[int] | None:
@@ -226,6 +271,12 @@ def _first_axis(node: onnx.NodeProto) -> int | None:
     stated = {a.name: a.i for a in node.attribute}
     axis = stated.get("axis")
     return axis if node.op_type in _BROADCAST and stated.get("broadcast") and axis is not None and axis >= 0 else None
+
+
+def _ends_together(node: onnx.NodeProto) -> bool:
+    """Whether a node says that its operands end with the same axis, as they do without that: by -1, as in Caffe2."""
+    ends = any(a.name == "axis" and a.i == -1 for a in node.attribute)
+    return ends and node.op_type in _BROADCAST and not normal_domain(node.domain)
 
 
 def _shapes(graph: onnx.GraphProto) -> dict[str, _Shape]:

@@ -76,6 +76,61 @@ def test_operands_inside_of_a_loop(op: str, inside: onnx.NodeProto, tmp_path: Pa
     np.testing.assert_array_equal(_run(path), want)
 
 
+UNTOLD: dict[str, list[onnx.NodeProto]] = {
+    "Concat": [N("Split", ["x"], ["c", "d"], axis=1), N("Concat", ["d", "c"], ["r"], axis=1)],
+    "Sum": [N("Sum", ["x"], ["r"])],
+    "Max": [N("Max", ["x", "x"], ["e"]), N("Transpose", ["e"], ["f"], perm=[0, 1, 3, 2]),
+            N("ReduceMean", ["f"], ["r"], axes=[2])],
+    "Relu": [N("Relu", ["x"], ["r"])],
+}  # fmt: skip
+"""Results of which inference knows nothing in opset 3, and what reads them."""
+
+
+@pytest.mark.parametrize("opset", [3, 6])
+@pytest.mark.parametrize("before", UNTOLD.values(), ids=UNTOLD)
+@pytest.mark.parametrize("op", ["Add", "Sub", "Mul", "Div", "Pow", "Greater"])
+def test_operands_behind_what_inference_does_not_know(
+    op: str, before: list[onnx.NodeProto], opset: int, tmp_path: Path
+) -> None:
+    nodes = [*before, N(op, ["r", "b"], ["s"], broadcast=1, axis=1), N("Neg", ["s"], ["y"])]
+    if op == "Greater":
+        nodes[-1:] = [N("Not", ["s"], ["y"])]
+    compute = {"Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Div": np.divide, "Pow": np.power}
+    found = _run(_save(tmp_path, nodes, opset), 3)
+    channel = SLOPE[:, None, None]
+    want = ~(channel < 3) if op == "Greater" else -compute[op](np.float32(3), channel)
+    np.testing.assert_allclose(found, np.broadcast_to(want, found.shape), 1e-6)
+
+
+def test_other_operators_of_which_the_converter_asks_for_shapes(tmp_path: Path) -> None:
+    """A matrix product with a row, and an image that is made larger."""
+    eye = N("Constant", [], ["eye"], value=numpy_helper.from_array(np.eye(4, dtype=np.float32)))
+    nodes = [
+        N("Sum", ["x"], ["s"]), N("Reshape", ["s", "flat"], ["m"]), eye,
+        N("Gemm", ["m", "eye", "b"], ["g"], broadcast=1, alpha=2.0), N("Reshape", ["g", "image"], ["i"]),
+        N("Add", ["i", "b"], ["a"], broadcast=1, axis=-1),
+        N("Upsample", ["a"], ["y"], width_scale=2.0, height_scale=1.0),
+    ]  # fmt: skip
+    shapes = {"flat": np.array([16, 4]), "image": np.array([1, 4, 4, 4])}
+    nodes[:0] = [N("Constant", [], [name], value=numpy_helper.from_array(a)) for name, a in shapes.items()]
+    found = _run(_save(tmp_path, nodes, 5), 3)
+    np.testing.assert_array_equal(found, np.broadcast_to(np.repeat(6 + 2 * SLOPE, 2), (1, 4, 4, 8)))
+    nodes[-1] = N("Upsample", ["a"], ["y"], width_scale=2.0)
+    with pytest.raises(CompileError, match=r"m\.onnx: node 8 \(Upsample\).*'height_scale' is missing"):
+        _run(_save(tmp_path, nodes, 5))
+
+
+@pytest.mark.parametrize("opset", [3, 6])
+def test_an_output_without_extents_may_have_axes(opset: int, tmp_path: Path) -> None:
+    """As exporters wrote what they did not know; another node reads it."""
+    path = _save(tmp_path, [N("Abs", ["x"], ["q"]), N("Mul", ["q", "b"], ["y"], broadcast=1, axis=1)], opset)
+    model = onnx.load(path)
+    del model.graph.output[:]
+    model.graph.output.extend(Info(name, FLOAT, []) for name in ("y", "q"))
+    onnx.save(model, path)
+    np.testing.assert_array_equal(_run(path, -2), np.broadcast_to(2 * SLOPE[:, None, None], SHAPE))
+
+
 def test_what_nothing_tells_is_refused(tmp_path: Path) -> None:
     """Of one slope nothing has to be known."""
     nodes = [
