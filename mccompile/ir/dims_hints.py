@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from mccompile.ir.dims import (
     Dim,
@@ -24,10 +24,19 @@ from mccompile.ir.dims import (
 from mccompile.ir.dims_terms import Least, Quotient, Symbol, replaced, stepped, terms_of
 
 FIX = "give each dim that it depends on one number"
+COUNTED = "state the extent in the model, or fix what it depends on with --constant"
 
 
-def hint_of(error: UndecidedError) -> str:
-    """What to do: to say which extents are equal, or to take multiples only, where that is enough."""
+def hint_of(error: UndecidedError, counted: Collection[str] = ()) -> str:
+    """What to do: to say which extents are equal, or to take multiples only, where that is enough. Extents that are
+    ``counted`` are given by no option.
+
+    >>> hint_of(UndecidedError("", None, symbol("k", 0, 8)), ["k"])
+    'the run finds out k: state the extent in the model, or fix what it depends on with --constant'
+    """
+    names = [s.name for s in symbols(*error.numbers) if s.name in counted]
+    if names:
+        return f"the run finds out {', '.join(names)}: {COUNTED}"
     found = ""
     if error.decide is not None:
         found = proposal(error.decide, *error.numbers)

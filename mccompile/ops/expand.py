@@ -55,7 +55,7 @@ def import_expand(n: Import) -> None:
     try:
         shape = broadcast_shapes(x.shape, wanted)
     except ValueError as e:
-        raise n.error(str(e), hint_of(e) if isinstance(e, UndecidedError) else "") from e
+        raise n.error(str(e), hint_of(e, n.stated.taken) if isinstance(e, UndecidedError) else "") from e
     if x.type.with_shape(shape).count == x.type.count:
         n.emit_reshape(shape)
     else:

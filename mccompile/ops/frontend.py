@@ -76,7 +76,8 @@ class Import:
 
     def undecided(self, cause: UndecidedError) -> CompileError:
         """The error to raise where what is asked of extents depends on the run."""
-        return self.error(f"the node cannot be converted for all of these extents: {cause}", hint_of(cause))
+        rule = f"the node cannot be converted for all of these extents: {cause}"
+        return self.error(rule, hint_of(cause, self.stated.taken))
 
     def require_foldable(self, asked: int, suffix: str) -> None:
         """CompileError where a constant of ``asked`` bytes, which is about to be made, is more than may be folded."""
@@ -328,4 +329,4 @@ class Import:
         try:
             return self.graph.emit(op, operands, names, origins=(self.node.name,), **bodies)
         except (TypeRuleError, ValueError) as e:
-            raise self.error(str(e), hint_of(e) if isinstance(e, UndecidedError) else "") from e
+            raise self.error(str(e), hint_of(e, self.stated.taken) if isinstance(e, UndecidedError) else "") from e

@@ -195,6 +195,17 @@ def test_as_many_of_the_best_as_a_constant_says_of_an_axis_that_may_be_shorter(t
         mccompile.compile(tmp_path / "net.onnx", tmp_path / "never", dims={"n": "0..3"})
 
 
+def test_no_option_gives_an_extent_that_the_run_finds_out(tmp_path: Path) -> None:
+    m = Maker()
+    mask = m.node("Cast", [m.input("m", ("n",))], to=TensorProto.BOOL)  # type: ignore[arg-type]
+    rows = m.node("Compress", [m.input("x", ("n", 3)), mask], "rows", axis=0)  # type: ignore[arg-type]
+    m.node("Add", ["x", rows], "y")
+    onnx.save(_model(m, {"y": F32}), tmp_path / "net.onnx")
+    with pytest.raises(CompileError, match="whether rows_count is n depends") as error:
+        mccompile.compile(tmp_path / "net.onnx", tmp_path / "out", dims={"n": "1..8"})
+    assert error.value.hint.startswith("the run finds out rows_count")
+
+
 @pytest.mark.parametrize("target", TARGETS)
 def test_the_places_of_what_differs_in_columns_of_another_tensor(target: str, tmp_path: Path) -> None:
     """Of a kernel that stores them one behind the other; the products make the peak, so that a copy may be spared."""
