@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
@@ -11,7 +12,7 @@ import numpy as np
 
 from mccompile._dataclass import dataclass
 from mccompile.ir.affine import Move, box
-from mccompile.ir.dims import Dim, bound, maximum, span, varies
+from mccompile.ir.dims import Dim, UndecidedError, bound, maximum, ranges, span, varies
 from mccompile.ir.graph import Value
 from mccompile.ir.op import Layouts, TypeRuleError
 from mccompile.ir.types import TensorType
@@ -148,10 +149,11 @@ def import_pad(n: Import) -> None:
     if any(span(p)[0] < 0 for p in begin + end):  # a negative pad crops, before anything is added
         starts = tuple(maximum(-b, 0) for b in begin)
         extents = tuple(e - s - maximum(-t, 0) for e, s, t in zip(x.shape, starts, end, strict=True))
-        if any(e < 0 for e in extents):  # or of no more than 0, and less in some runs
+        if any(e < 0 for e in extents):  # or UndecidedError
             raise n.error(f"pads {list(given)} take more than there is")
         x = n.inner(Slice(starts, (1,) * rank, extents), [x], "cropped")
     pads = tuple(maximum(p, 0) for p in begin + end)
+    _require_decided(x, pads, mode)
     if mode == "wrap":
         x, pads = _many_turns(n, x, pads)
     value = n.one(2, "value").item() if n.optional(2) is not None else 0
@@ -165,6 +167,24 @@ def import_pad(n: Import) -> None:
         n.emit(whole, [x])
     else:
         n.bind(0, x)
+
+
+def _require_decided(x: Value, pads: Sequence[int], mode: str) -> None:
+    """UndecidedError where it depends on the run whether there are the elements that are repeated around others."""
+    rank = len(x.shape)
+    for a, extent in enumerate(x.shape):
+        around = [p for p in (pads[a], pads[rank + a]) if p]
+        least, most = span(extent)
+        if not around or mode == "constant":
+            continue
+        if mode == "wrap" and isinstance(extent, Dim):
+            raise UndecidedError(f"how often {extent} elements are wrapped around depends on the run")
+        if mode != "reflect" and least < 1 <= most:
+            raise UndecidedError(f"whether there are elements of {extent} depends on {ranges(extent)}", bool, extent)
+        for p in around if mode == "reflect" else ():
+            low, high = span(p - extent)
+            if low < 0 <= high:
+                raise UndecidedError(f"whether {p} < {extent} depends on {ranges(p, extent)}", operator.lt, p, extent)
 
 
 def _many_turns(n: Import, x: Value, pads: tuple[int, ...]) -> tuple[Value, tuple[int, ...]]:

@@ -60,12 +60,13 @@ def import_pad(n: Import) -> None:
 
 
 def _result(e: Elements, axis: int, extent: int, begin: Whole, end: Whole) -> int:
-    """The extent after the pads, which may be told by extents."""
-    pads = [e.told(begin), e.told(end)]
+    """The extent after the pads, which may be told by extents, and may be less than none then."""
+    pads, found = [e.told(begin), e.told(end)], begin + end + e.extent(extent)
     known = [p for p in pads if p is not None]
-    if len(known) == len(pads) and span(extent + sum(known))[0] >= 0:
-        return extent + sum(known)
-    return e.result(axis, begin + end + e.extent(extent))
+    if len(known) < len(pads):
+        return e.result(axis, found)
+    low, high = span(extent + sum(known))
+    return extent + sum(known) if low >= 0 else e.number(f"extent{axis}", found, 0, max(high, 0))
 
 
 def _require_mode(e: Elements, axis: _Axis, mode: str) -> None:
@@ -148,4 +149,4 @@ def _with_value(n: Import, x: Value, inside: list[tuple[Value, int]]) -> Value:
     return n.inner(Map(body, "f16" if x.dtype.name == "f16" else ""), operands, "filled")
 
 
-RUN_TIME = {"Pad": RunTime(import_pad, (1, 2, 3))}
+RUN_TIME = {"Pad": RunTime(import_pad, (1, 2, 3), undecided=True)}

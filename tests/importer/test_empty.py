@@ -17,6 +17,7 @@ from mccompile.ops.cum_sum import CumSum
 from mccompile.run.memory import guarded_bytes
 from mccompile.run.network import Network
 from tests.support.children import in_children
+from tests.support.runs import compare
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 ROWS = np.zeros((0, 3), np.float32)
@@ -171,20 +172,24 @@ def test_what_is_more_than_sums_of_nothing_is_refused() -> None:
         backend.run_node(node, inputs, target="generic")
 
 
-def test_what_may_be_empty_has_no_edge_to_repeat(tmp_path: Path) -> None:
-    """A run of no elements is refused when it is compiled, not read beside."""
-    for mode, ends in (("edge", [0, 1, 0, 1]), ("edge", [0, 1, 0, -1]), ("wrap", [0, 1, 0, 0])):
-        graph = helper.make_graph(
-            [helper.make_node("Pad", ["x", "pads"], ["y"], mode=mode)], "g",
-            [helper.make_tensor_value_info("x", TensorProto.FLOAT, [3, "n"])],
-            [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
-            [numpy_helper.from_array(np.array(ends), "pads")],
-        )  # fmt: skip
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
-        onnx.save(model, tmp_path / "n.onnx")
-        least = 1 if min(ends) < 0 else 0
-        with pytest.raises(CompileError, match="may have no element to be repeated"):
-            mccompile.compile(tmp_path / "n.onnx", tmp_path / "out", target="generic", dims={"n": f"{least}..7"})
+@pytest.mark.parametrize(
+    ("mode", "ends"),
+    [("edge", [0, 1, 0, 1]), ("edge", [0, 1, 0, -1]), ("wrap", [0, 1, 0, 0]), ("reflect", [0, 1, 0, 1])],
+)
+def test_what_may_be_empty_has_no_edge_to_repeat(mode: str, ends: list[int], tmp_path: Path) -> None:
+    """A run of too few elements ends with a status, nothing is read beside."""
+    graph = helper.make_graph(
+        [helper.make_node("Pad", ["x", "pads"], ["y"], mode=mode)], "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [3, "n"])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(np.array(ends), "pads")],
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    least = 1 if min(ends) < 0 or mode == "reflect" else 0
+    feeds = [{"x": np.arange(3 * n, dtype=np.float32).reshape(3, n)} for n in (least + 1, 7)]
+    compare(model, tmp_path, feeds, 0, 0, target="generic", dims={"n": f"{least}..7"})
+    with pytest.raises(CompileError, match="extent over bound"):
+        mccompile.load(tmp_path / "out").run({"x": np.zeros((3, least), np.float32)})
 
 
 @pytest.mark.parametrize("exclusive", [False, True])
