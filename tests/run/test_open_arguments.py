@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -9,9 +10,14 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidArgument, RuntimeException
 
 import mccompile
+from mccompile.importer.bounds import UnknownBoundError
 from mccompile.ir.errors import CompileError
+from tests.support.judge import plain_session
+from tests.support.opcases import mismatch
+from tests.support.open_arguments import DRAWS, Open, drawn
 from tests.support.runs import compare
 from tests.support.small_models import Array, Maker
 
@@ -170,3 +176,51 @@ def test_a_shape_that_does_not_follow(tmp_path: Path) -> None:
         mccompile.compile(tmp_path / "net.onnx", tmp_path / "out", dims={"n": "1..8"})
     assert "'node_y' Reshape" in str(error.value)
     assert "state the shape of the result" in str(error.value)
+
+
+def _fault(case: Open, folder: Path, runs: int = 8) -> str:
+    """Empty if the network gives what onnxruntime gives, and ends with a status where that fails."""
+    path, bounds = folder / "net.onnx", dict(case.bounds)
+    onnx.save(case.model, path)
+    out = None
+    while out is None:
+        try:
+            out = mccompile.compile(path, folder / "out", target="generic", dims=case.dims(), bounds=bounds)
+        except UnknownBoundError as e:
+            del bounds[e.name]
+    network, session = mccompile.load(folder / "out"), plain_session(case.model.SerializeToString())
+    for seed in range(runs):
+        feed = case.feed(seed)
+        network.fill_arenas(0xFF)
+        try:
+            wanted = session.run(None, feed)
+        except (Fail, InvalidArgument, RuntimeException):
+            wanted = None
+        try:
+            got = network.run(feed)
+        except CompileError as e:
+            if wanted is not None:
+                return f"{case.label}, run {seed}: {e}"
+            continue
+        if wanted is None and not any(0 in a.shape for a in got.values()):
+            return f"{case.label}, run {seed}: onnxruntime fails"
+        for output, want in zip(case.model.graph.output, wanted or (), strict=wanted is not None):
+            if fault := mismatch(got[output.name], want, 0):
+                return f"{case.label}, run {seed}: {fault}"
+    return ""
+
+
+@pytest.mark.parametrize("op", DRAWS)
+def test_a_drawn_node(op: str, tmp_path: Path) -> None:
+    assert not _fault(drawn(op, 1), tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("op", DRAWS)
+def test_drawn_nodes(op: str, tmp_path: Path) -> None:
+    faults = []
+    for seed in range(2, 2 + int(os.environ.get("MCC_CASES", "12"))):
+        folder = tmp_path / f"{seed}"
+        folder.mkdir()
+        faults.append(_fault(drawn(op, seed), folder))
+    assert not [fault for fault in faults if fault]
