@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from mccompile._dataclass import dataclass
-from mccompile.ir.dims import bound, minimum, span
-from mccompile.ir.errors import CompileError
+from mccompile.ir.dims import UndecidedError, bound, minimum, ranges, span
 from mccompile.ir.op import Op, TypeRuleError
 from mccompile.ir.scalar import Array
 from mccompile.ir.structure import Structure, over_axes
@@ -50,7 +49,8 @@ class TopK(Op):
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
         (x,) = types
         assert x is not None
-        if not 0 <= self.axis < x.rank or not 0 <= self.k <= x.shape[self.axis] or x.dtype == BOOL:
+        inside = 0 <= self.axis < x.rank and span(self.k)[0] >= 0 and span(self.k - x.shape[self.axis])[1] <= 0
+        if not inside or x.dtype == BOOL:
             raise TypeRuleError(f"{self.k} elements cannot be taken along axis {self.axis} of {x}")
         shape = (*x.shape[: self.axis], self.k, *x.shape[self.axis + 1 :])
         return (TensorType(x.dtype, shape), TensorType(I64, shape))
@@ -80,39 +80,45 @@ def _sample(d: Draw) -> Case:
 @onnx_op("TopK", sample=_sample, tolerance={}, without_effect=("sorted",))
 def import_topk(n: Import) -> None:
     """Unsorted results may come in any order: they are sorted too."""
-    k = n.ints(1, "k")
-    x, axis = n.input(0), n.axis(n.attr("axis", -1), len(n.input(0).shape))
-    if len(k) != 1 or not x.shape or not 0 <= k[0] <= x.shape[axis]:
-        raise _wrong(n, k, axis)
-    _emit(n, axis, k[0], k[0])
+    (k, *others), x = n.ints(1, "k"), n.input(0)
+    if others or not x.shape:
+        raise n.error(f"k = {[k, *others]} elements cannot be taken of {x.type}")
+    axis = n.axis(n.attr("axis", -1), len(x.shape))
+    _require_some(n, k, axis)
+    extent = x.shape[axis]
+    if span(k)[0] < 0 or span(k - extent)[1] > 0:
+        raise UndecidedError(f"whether there are {k} of {extent} elements depends on {ranges(k, extent)}")
+    _emit(n, axis, k, k)
 
 
 def _import_counted(n: Import) -> None:
     """k elements, as many as the axis has at most: the program ends where it has fewer."""
     x, e = n.input(0), Elements(n)
     axis = n.axis(n.attr("axis", -1), len(x.shape))
-    if n.has_numbers(1):
-        (k,) = n.ints(1, "k")
-        if span(k)[0] > bound(x.shape[axis]):
-            raise _wrong(n, (k,), axis)
-        _emit(n, axis, minimum(k, x.shape[axis]), k)
-        return
+    extent = x.shape[axis]
     given = e.of(1, "k")
     if len(given) != 1:
         raise n.error(f"k has {len(given)} elements, not one")
-    e.require(e.extent(x.shape[axis]).below(given[0]).negated())
+    k = e.told(given[0])
+    if k is not None and span(k)[0] >= 0:
+        _require_some(n, k, axis)
+        _emit(n, axis, minimum(k, extent), k)
+        return
+    e.require(e.extent(extent).below(given[0]).negated())
     stated = n.declared_extent(axis)
-    low, high = (0, bound(x.shape[axis])) if stated is None else (stated, stated)
-    k = e.number("k", given[0], low, high)
-    count = minimum(k, x.shape[axis])
+    k = e.number("k", given[0], *((0, bound(extent)) if stated is None else (stated, stated)))
+    count = minimum(k, extent)
     _emit(n, axis, count, count if stated is None else k)
 
 
 RUN_TIME = {"TopK": RunTime(_import_counted, undecided=True)}
 
 
-def _wrong(n: Import, k: Sequence[int], axis: int) -> CompileError:
-    return n.error(f"k = {list(k)} elements cannot be taken along axis {axis} of {n.input(0).type}")
+def _require_some(n: Import, k: int, axis: int) -> None:
+    """CompileError where there are not so many elements in any run."""
+    x = n.input(0)
+    if span(k)[1] < 0 or span(k - x.shape[axis])[0] > 0:
+        raise n.error(f"k = {k} elements cannot be taken along axis {axis} of {x.type}")
 
 
 def _emit(n: Import, axis: int, count: int, k: int) -> None:

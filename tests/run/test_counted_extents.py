@@ -191,7 +191,7 @@ def test_as_many_of_the_best_as_a_constant_says_of_an_axis_that_may_be_shorter(t
         network.run({"x": _floats(3, 3), "k": np.array([2])})
     with pytest.raises(CompileError, match="extent over bound"):
         network.run({"x": _floats(5, 3), "k": np.array([3])})
-    with pytest.raises(CompileError, match="k = \\[4\\] elements cannot be taken along axis 0"):
+    with pytest.raises(CompileError, match="k = 4 elements cannot be taken along axis 0"):
         mccompile.compile(tmp_path / "net.onnx", tmp_path / "never", dims={"n": "0..3"})
 
 

@@ -117,7 +117,9 @@ def _reshape(c: _Drawn) -> None:
 
 def _topk(c: _Drawn) -> None:
     c.outputs = ("y", "at")
-    c.emit("TopK", ["x", c.number(1, 3)], axis=c.d.int(0, len(c.shape) - 1), largest=c.d.int(0, 1))
+    axis = c.d.int(0, len(c.shape) - 1)
+    most = c.shape[axis] if isinstance(c.shape[axis], int) else 3
+    c.emit("TopK", ["x", c.number(1, most)], axis=axis, largest=c.d.int(0, 1))
 
 
 def _one_hot(c: _Drawn) -> None:
@@ -162,5 +164,5 @@ def drawn(op: str, seed: int) -> Open:
         infos.append(helper.make_tensor_value_info(name, dtype, None))
     graph = helper.make_graph(c.m.nodes, "open", c.m.inputs, infos, c.m.weights)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
-    bounds = {f"{name}_{axis}": BOUND for name in c.outputs for axis in range(len(shape) + 1)}
+    bounds = {f"{name}_{axis}": BOUND for name in c.outputs for axis in range(4)}
     return Open(f"{op} {seed} of {list(shape)}", model, c.shape, c.given, d.int(0, 1), bounds, c.parts)
