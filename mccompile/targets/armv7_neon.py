@@ -2,14 +2,19 @@
 
 NEON of 32 bits flushes denormals to zero, so gcc keeps vectors out of it, lane by lane, unless unsafe mathematics are
 allowed. The flags allow just that: what changes the order of operations, zeros' signs or divisions stays forbidden.
-That divisions may trap is said for gcc 12, which would multiply by the inverse of what is the same in all turns of a
-loop: 41 / 41 would be less than 1. clang does not, and has no need to be warned that it does not know traps there.
+No flag forbids that two functions of the C library become one, as exp(log(x)) becomes x, which is no NaN where x is
+negative; so gcc is not to know one of each such pair. That divisions may trap is said for gcc 12, which would
+multiply by the inverse of what is the same in all turns of a loop: 41 / 41 would be less than 1. clang does not, and
+has no need to be warned that it does not know traps there.
 """
 
 from __future__ import annotations
 
 from mccompile.targets.machine import Capability, Machine
 from mccompile.targets.target import Target
+
+UNKNOWN = ("cos", "exp", "pow", "sinh", "sqrt", "tan")
+"""Functions that gcc 12 joins with another, or with one of their own kind."""
 
 TARGET = Target(
     name="armv7-neon",
@@ -22,7 +27,8 @@ TARGET = Target(
     flags=(
         "-march=armv7-a", "-mfpu=neon-vfpv4", "-mfloat-abi=hard",
         "-funsafe-math-optimizations", "-fno-associative-math", "-fno-reciprocal-math", "-fsigned-zeros",
-        "-ftrapping-math", "-Wno-unsupported-floating-point-opt",
+        "-ftrapping-math", *(f"-fno-builtin-{name}{f}" for name in UNKNOWN for f in ("", "f")),
+        "-Wno-unsupported-floating-point-opt",
     ),
     requires=("__ARM_NEON", "__ARM_FEATURE_FMA"),
     isa="neon",

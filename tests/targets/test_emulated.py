@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from mccompile.check.factors import F16_FACTOR
 from mccompile.driver import Options
 from mccompile.ir.errors import CompileError, UsageError
 from mccompile.ir.graph_text import parse_graph
+from mccompile.ir.scalar import Array
 from mccompile.ops.registry import front_ends, lookup
 from mccompile.run.build import build_program
 from mccompile.run.emulate import EmulatedNet, Emulator, cross_tools, emulated_main
@@ -117,6 +119,37 @@ def test_no_access_outside_of_the_memory(case: VariantCase, target: str, tmp_pat
         (got,) = harness.run(place, [inputs])
         for value, want in zip(got.values(), ort_run(model, inputs), strict=True):
             assert not mismatch(value, want, case.tolerance), place
+
+
+JOINED: dict[str, tuple[str, Callable[..., Array]]] = {
+    "a": ("exp(log(x0))", lambda x, z: np.exp(np.log(x))),
+    "b": ("log(exp(x0))", lambda x, z: np.log(np.exp(x))),
+    "c": ("tan(atan(x0))", lambda x, z: np.tan(np.arctan(x))),
+    "d": ("div(sinh(x0), cosh(x0))", lambda x, z: np.sinh(x) / np.cosh(x)),
+    "e": ("div(tanh(x0), sinh(x0))", lambda x, z: np.tanh(x) / np.sinh(x)),
+    "f": ("mul(sqrt(x0), sqrt(x1))", lambda x, z: np.sqrt(x) * np.sqrt(z)),
+    "g": ("mul(exp(x0), exp(x1))", lambda x, z: np.exp(x) * np.exp(z)),
+    "h": ("mul(pow(x0, x1), pow(x1, x1))", lambda x, z: x**z * z**z),
+    "i": ("pow(sqrt(x0), x1)", lambda x, z: np.sqrt(x) ** z),
+}
+
+
+@pytest.mark.parametrize("target", EMULATED)
+def test_functions_of_functions_are_called(target: str, tmp_path: Path) -> None:
+    """What undoes another, or is multiplied by its like, has its own NaN and infinities."""
+    needs_target(target)
+    given = {name: "%x, %z" if "x1" in text else "%x" for name, (text, _) in JOINED.items()}
+    maps = [f"%{name} = map({given[name]}) {{expr={{{text}}}}} : f64[100]" for name, (text, _) in JOINED.items()]
+    body, returned = " ".join(maps), ", ".join(f"%{name}" for name in JOINED)
+    graph = parse_graph(f"graph @net(%x: f64[100], %z: f64[100]) {{ {body} return {returned} }}", lookup)
+    built = compiled_graph(graph, "O2", "net", target=target)
+    library = CaseLibrary(tmp_path, [built], [*resolve(target).c_flags, *STRICT_WARNINGS, "-O1"]).build()
+    special = np.array([-1, -2.5, 800, -800, 0, 1e-3, 3, 1e200, np.inf, -np.inf])
+    x, z = (a.reshape(-1) for a in np.meshgrid(special, special))
+    got = library.run(built, {"x": x, "z": z})
+    with np.errstate(all="ignore"):
+        for value, (text, function) in zip(got, JOINED.values(), strict=True):
+            np.testing.assert_allclose(value, function(x, z), rtol=1e-12, err_msg=text)
 
 
 STOPPED = [("integers", "riscv64-v"), ("integers", "riscv64-v256")]
