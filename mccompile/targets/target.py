@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import platform
+import struct
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +13,10 @@ from mccompile.ir.errors import UsageError
 from mccompile.plugins import modules, registry
 from mccompile.targets.machine import SCALAR, Capability, Machine
 
+POINTER_BYTES = struct.calcsize("P")
+"""Of this process, which a network is loaded into."""
+NARROWER = {"aarch64": "armv8l", "arm64": "armv8l", "x86_64": "i686", "AMD64": "x86", "riscv64": "riscv32"}
+"""What machines are to processes of 32 bits, as kernels of 32 bits call them."""
 STRICT_WARNINGS = (
     "-Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wdouble-promotion -Wshadow -Wvla -Wundef "
     "-Wcast-qual -Wcast-align=strict -Wstrict-prototypes -Wmissing-prototypes -Werror"
@@ -179,7 +184,13 @@ def runs_here(name: str) -> bool:
     target = targets().get(name)
     if target is None or (target.hosted and not target.machines):
         return True
-    return platform.machine() in target.machines and set(target.features) <= _features()
+    return _machine() in target.machines and set(target.features) <= _features()
+
+
+def _machine() -> str:
+    """What this machine is to programs such as this one: a kernel of 64 bits runs those of 32 bits, too."""
+    machine = platform.machine()
+    return NARROWER.get(machine, machine) if POINTER_BYTES == 4 else machine
 
 
 def _features() -> set[str]:
@@ -189,12 +200,14 @@ def _features() -> set[str]:
 
 
 def words_of(cpuinfo: str) -> set[str]:
-    """The words of /proc/cpuinfo; RISC-V has its extensions in one: letters, and longer names behind these.
+    """The words of /proc/cpuinfo; RISC-V has its extensions in one: letters, and longer names behind these. What a
+    64-bit kernel for Arm calls asimd is to 32-bit programs NEON with VFPv4.
 
     >>> sorted(words_of("isa : rv64imv_zicsr_zvl256b") - {":", "isa"})
     ['i', 'm', 'rv64imv_zicsr_zvl256b', 'v', 'zicsr', 'zvl256b']
     """
     words = set(cpuinfo.split())
+    words |= {"neon", "vfpv4"} if "asimd" in words else set()
     for isa in [w for w in words if w.startswith("rv64")]:
         letters, *longer = isa.removeprefix("rv64").split("_")
         words |= {*letters, *longer}

@@ -56,6 +56,27 @@ def test_native_is_the_best_that_a_machine_runs(
     assert all(t.vector_bytes <= resolve("native").vector_bytes for t in runs)
 
 
+@pytest.mark.parametrize(
+    ("machine", "cpuinfo", "best"),
+    [
+        ("aarch64", "Features : fp asimd crc32", "armv7-neon"),
+        ("aarch64", "Features : half thumb neon vfpv4", "armv7-neon"),
+        ("armv7l", "Features : half thumb neon vfpv4", "armv7-neon"),
+        ("x86_64", f"flags : {HASWELL}", "generic"),
+        ("AMD64", f"flags : {HASWELL}", "generic"),
+        ("riscv64", "isa : rv64imafdcv", "generic"),
+    ],
+)
+def test_a_process_of_32_bits_runs_none_of_64(
+    machine: str, cpuinfo: str, best: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a Python of 32 bits on a kernel of 64 bits is."""
+    monkeypatch.setattr(platform, "machine", lambda: machine)
+    monkeypatch.setattr(module, "POINTER_BYTES", 4)
+    monkeypatch.setattr(module, "_features", lambda: module.words_of(cpuinfo))
+    assert resolve("native").name == best
+
+
 def compiler_of(target: Target) -> list[str]:
     return needs_cross_compiler(target) if target.triple else [needs_tool("gcc")]
 
