@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
 import mccompile
 from mccompile.codegen.helpers import with_needs
@@ -18,7 +18,7 @@ from mccompile.driver import finish
 from mccompile.ir.kernel import Call
 from mccompile.kernels.conv.staged import PackedPairs, may_pair
 from mccompile.run.build import run_compiler
-from mccompile.targets.target import STRICT_WARNINGS, resolve, strict_warnings
+from mccompile.targets.target import STRICT_WARNINGS, resolve, strict_warnings, targets
 from tests._skips import needs_sanitizers, needs_tool
 from tests.kernels.cases import OPSET
 from tests.kernels.integer_cases import (
@@ -230,6 +230,24 @@ def test_channels_share_words_only_where_sums_allow_it() -> None:
     many = np.full((2, 516), 127)
     assert may_pair(many, begins, -128, 127) is (516 * 127 * 128 < 2**23)
     assert not may_pair(many[:, :4], np.array([2**23, 0]), -128, 127)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+def test_rows_whose_sums_begin_beyond_32_bits(dtype: type, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """With 128 times the sum of the row less, as weights without sign want it; the whole sums fit."""
+    monkeypatch.setitem(targets(), "narrow", replace(host("narrow"), name="narrow"))
+    terms, size = (132_000, -128) if dtype is np.int8 else (66_000, 255)
+    weights = (np.arange(3 * terms).reshape(terms, 3) % 7 - 103).astype(np.int8)
+    node = helper.make_node("MatMulInteger", ["x", "w"], ["y"])
+    given = [helper.make_tensor_value_info("x", helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), [1, terms])]
+    results = [helper.make_tensor_value_info("y", TensorProto.INT32, [1, 3])]
+    graph = helper.make_graph([node], "g", given, results, [numpy_helper.from_array(weights, "w")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    report = mccompile.compile(model, tmp_path, target="narrow", kernels={"matmul": "matmul.row"}).report
+    assert [step["kernel"] for step in report["steps"]] == ["matmul.row"]
+    x = np.full((1, terms), size, dtype)
+    (got,) = build(tmp_path, SANITIZERS).run("same", [{"x": x}])
+    np.testing.assert_array_equal(got["y"], x.astype(np.int64) @ weights.astype(np.int64))
 
 
 def test_words_of_pairs_keep_every_weight() -> None:

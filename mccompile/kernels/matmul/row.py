@@ -207,11 +207,14 @@ def _call(
     columns = 2 * COLUMNS if wide else COLUMNS
     begins = begins_of(node, product.begun, folded(weights, product.zero), b)
     paired = halves and may_pair(in_quads(weights), in_quads(begins), *pairs_range(x.dtype))
+    if narrow:
+        low, high = pairs_range(x.dtype)
+        wraps = may_wrap(weights + 128, np.abs(begins) + 128 * max(-low, high) * terms, x.dtype)
+    else:
+        wraps = may_wrap(weights, begins, x.dtype)
     tile = RowTile(
         arithmetic, paired, 1 if vectors else unrolled(steps, terms * result.count, UNROLL), product.begun,
-        may_wrap(weights + 128, np.abs(begins) + 2**14 * terms, x.dtype) if narrow
-        else may_wrap(weights, begins, x.dtype),
-        (halves and 8 * steps <= ROOM) or ((halves or vectors) and not direct), narrow, columns,
+        wraps, (halves and 8 * steps <= ROOM) or ((halves or vectors) and not direct), narrow, columns,
     )  # fmt: skip
     rows = tuple(map(tuple, weights.tolist()))
     packing: Packing = PackedNarrow(rows, columns) if narrow else PackedBytes(rows, columns)
