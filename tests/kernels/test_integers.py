@@ -15,8 +15,11 @@ from onnx import TensorProto, helper, numpy_helper
 import mccompile
 from mccompile.codegen.helpers import with_needs
 from mccompile.driver import finish
+from mccompile.ir import expr as ex
 from mccompile.ir.kernel import Call
+from mccompile.ir.types import I32
 from mccompile.kernels.conv.staged import PackedPairs, may_pair
+from mccompile.kernels.model.words import no_words
 from mccompile.run.build import run_compiler
 from mccompile.targets.target import STRICT_WARNINGS, resolve, strict_warnings, targets
 from tests._skips import needs_sanitizers, needs_tool
@@ -248,6 +251,13 @@ def test_rows_whose_sums_begin_beyond_32_bits(dtype: type, monkeypatch: pytest.M
     x = np.full((1, terms), size, dtype)
     (got,) = build(tmp_path, SANITIZERS).run("same", [{"x": x}])
     np.testing.assert_array_equal(got["y"], x.astype(np.int64) @ weights.astype(np.int64))
+
+
+@pytest.mark.parametrize(("bits", "reason"), [(ex.num(5, I32), ""), (ex.Var(I32, 1), "shifted by other numbers")])
+def test_words_are_shifted_by_constants(bits: ex.Expr, reason: str) -> None:
+    body = ex.apply("sat_i8", ex.apply("asr", ex.Var(I32, 0), bits))
+    assert reason in no_words(body)
+    assert bool(reason) == bool(no_words(body))
 
 
 def test_words_of_pairs_keep_every_weight() -> None:

@@ -38,6 +38,8 @@ def no_words(body: ex.Expr | None) -> str:
             return f"its epilogue computes {e.dtype}"
         if isinstance(e, ex.Apply) and e.fn not in WORDS:
             return f"there is no {e.fn} of words"
+        if isinstance(e, ex.Apply) and e.fn == "asr" and not isinstance(e.operands[1], ex.Num):
+            return "words are shifted by other numbers than a constant"
         if not isinstance(e, ex.Apply | ex.Var | ex.Num):
             return "its epilogue converts"
     return ""
