@@ -1,7 +1,13 @@
-"""NonZero: where a tensor has other elements than 0. How many there are, a kernel counts."""
+"""NonZero: where a tensor has other elements than 0. How many there are, a kernel counts.
+
+    NonZero(ConstantOfShape([t], value=1))      is      the numbers 0 to t - 1, and there is nothing to count
+
+Before Range there was no other way to write torch.arange(t).
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -14,7 +20,11 @@ from mccompile.ir.op import Op
 from mccompile.ir.ranges import Range, constant
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import I32, I64, TensorType
+from mccompile.ops.concat import Concat
+from mccompile.ops.expand import Expand
+from mccompile.ops.filled import repeated
 from mccompile.ops.frontend import Import
+from mccompile.ops.iota import Iota
 from mccompile.ops.registry import onnx_op
 
 
@@ -51,6 +61,9 @@ class NonZero(Op):
 def places(n: Import, x: Value) -> Value:
     """Coordinates of the elements of ``x`` that are not 0, i64[rank, count]. What was found of a tensor already is
     found once: x[mask] and y[mask] of equal masks have as many elements then."""
+    number = repeated(n.graph, x)
+    if number is not None:
+        return _all_places(n, x.shape) if number else n.constant("found", np.zeros((len(x.shape), 0), np.int64))
     same = (node.results[0] for node in n.graph.nodes if isinstance(node.op, NonZero) and node.inputs[0] is x)
     before = next(same, None)
     if before is not None:
@@ -59,6 +72,17 @@ def places(n: Import, x: Value) -> Value:
     found, total = n.inners(NonZero(count), [x], ["found", "count"])
     n.count(count, total)
     return found
+
+
+def _all_places(n: Import, shape: tuple[int, ...]) -> Value:
+    """The coordinates of each element of a tensor."""
+    count, rows = math.prod(shape), []
+    for a, extent in enumerate(shape):
+        steps = n.inner(Iota(0, 1, extent), [], f"steps{a}")
+        column = n.reshape(steps, (1,) * a + (extent,) + (1,) * (len(shape) - a - 1), f"axis{a}")
+        every = column if column.shape == shape else n.inner(Expand(shape), [column], f"all{a}")
+        rows.append(n.reshape(every, (1, count), f"row{a}"))
+    return rows[0] if len(rows) == 1 else n.inner(Concat(0), rows, "found")
 
 
 @onnx_op("NonZero", tolerance={})

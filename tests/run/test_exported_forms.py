@@ -281,3 +281,27 @@ def test_what_onnxruntime_made_for_its_own_processor_is_refused(tmp_path: Path) 
     with pytest.raises(CompileError, match="for one processor") as refused:
         driver.import_graph(tmp_path / "net.onnx", driver.Options(target="generic"))
     assert "ORT_ENABLE_EXTENDED" in refused.value.hint
+
+
+@pytest.mark.parametrize("form", ["arange", "equal to itself", "pairs", "nothing"])
+def test_places_of_what_is_one_number_are_not_counted(form: str, tmp_path: Path) -> None:
+    """Before Range, torch.arange(t) was NonZero of t ones: as many positions as there are rows to add them to."""
+    m = Maker()
+    x = m.input("x", ("t", 3))  # type: ignore[arg-type]
+    shape = m.node("Shape", [x])
+    if form not in ("pairs", "nothing"):
+        shape = m.node("Slice", [shape, m.const(np.array([0])), m.const(np.array([1]))])
+    value = helper.make_tensor("value", I64, [1], [int(form != "nothing")])
+    same = m.node("ConstantOfShape", [shape], value=value)
+    if form == "equal to itself":
+        same = m.node("Not", [m.node("Equal", [same, m.const(np.array([2]))])])
+    elif form == "pairs":
+        same = m.node("Transpose", [m.node("Cast", [same], to=TensorProto.BOOL)], perm=[1, 0])
+    found = m.node("NonZero", [same], "found")
+    outputs = {"found": I64}
+    if form in ("arange", "equal to itself"):
+        positions = m.node("Squeeze", [m.node("Transpose", [found], perm=[1, 0]), m.const(np.array([1]))])
+        m.node("Add", [x, m.node("Gather", [m.weight((9, 3)), positions])], "y")
+        outputs["y"] = TensorProto.FLOAT
+    feeds = [{"x": _floats(t, 3)} for t in (1, 4, 8)]
+    _compare(_model(m, outputs), tmp_path, feeds, dims={"t": "1..8"})
