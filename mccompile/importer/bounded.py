@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from mccompile.importer.extents import MAX_ATOMS
+from mccompile.importer.extent_rules import MAX_ATOMS
 from mccompile.ir.dims import Dim, bound
 from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Node, Value

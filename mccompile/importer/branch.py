@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from mccompile.importer.extents import Numbers
+from mccompile.importer.extent_rules import Numbers
 from mccompile.importer.sequences import Known, Rows
 from mccompile.ir.dims import bound, span, symbols
 from mccompile.ir.errors import CompileError

@@ -18,7 +18,7 @@ import numpy as np
 from mccompile.importer import loops
 from mccompile.importer.branch import Begin, Branch, alike, take_back
 from mccompile.importer.counting import own_shapes
-from mccompile.importer.extents import Numbers
+from mccompile.importer.extent_rules import Numbers
 from mccompile.importer.sequences import Known, require_tensor, stack, take_range
 from mccompile.ir import limits
 from mccompile.ir.dims import UndecidedError, require_equal, varies
@@ -83,7 +83,8 @@ class Walker(Protocol):
 def inline(w: Walker, node: OnnxNode, inputs: Sequence[Known | None], depth: int) -> None:
     """Define the outputs of an If, Loop, Scan or SequenceMap. CompileError if its course depends on data."""
     bodies = {"If": _if, "Loop": _loop, "Scan": _scan, "SequenceMap": _sequence_map}
-    n = Import(w.graph, node, [v if isinstance(v, Value) else None for v in inputs], stated=w.stated)
+    tensors = [v if isinstance(v, Value) else None for v in inputs]
+    n = Import(w.graph, node, tensors, extents=w.varying, stated=w.stated)
     try:
         results = bodies[node.op_type](w, n, inputs, depth)
     except TypeRuleError as e:

@@ -15,7 +15,8 @@ from mccompile.importer.bounded import require_results, require_window
 from mccompile.importer.branch import Begin, Branch, Captures, emit_if, refused, settled
 from mccompile.importer.draws import Draws, draw
 from mccompile.importer.element_types import require_types
-from mccompile.importer.extents import Numbers, Ratios, asked, cast_to, combined, computed, ratios, supposed, written
+from mccompile.importer.extent_rules import Numbers
+from mccompile.importer.extents import Ratios, asked, cast_to, combined, computed, ratios, supposed, written
 from mccompile.importer.fold import fold_node, grows_much, stand_in
 from mccompile.importer.narrow import (
     as_computed,
@@ -142,7 +143,7 @@ class Converter:
             if length is not None:
                 self._bind_extents(node.outputs[0], np.array(length, object), I64, node.name)
                 return
-            self.values[node.outputs[0]] = sequences.resolve(self.graph, node, known)
+            self.values[node.outputs[0]] = sequences.resolve(self.graph, node, known, self.varying)
         else:
             named = zip(node.inputs, known, strict=True)
             tensors = [None if v is None else require_tensor(node, n, v) for n, v in named]

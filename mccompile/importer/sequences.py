@@ -6,15 +6,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from itertools import accumulate
 
 import numpy as np
 
 from mccompile._dataclass import dataclass
-from mccompile.ir.dims import minimum, span, varies
+from mccompile.importer.extent_rules import MAX_NUMBERS, Numbers, are_whole, whole_numbers
+from mccompile.ir.dims import UndecidedError, minimum, require_equal, span, varies
+from mccompile.ir.dims_hints import hint_of
 from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Graph, Value
+from mccompile.ir.op import TypeRuleError
 from mccompile.onnxio import OnnxNode
 from mccompile.ops.concat import Concat
 from mccompile.ops.frontend import Import
@@ -41,18 +44,24 @@ def takes_sequences(node: OnnxNode, inputs: Sequence[Known | None]) -> bool:
     return node.op_type in OPERATORS or (node.op_type == "Identity" and isinstance(inputs[0], tuple | Rows))
 
 
-def resolve(graph: Graph, node: OnnxNode, inputs: Sequence[Known | None]) -> Known:
-    """The result of a node that makes or reads a sequence. CompileError where it depends on data."""
+def resolve(
+    graph: Graph, node: OnnxNode, inputs: Sequence[Known | None], varying: MutableMapping[Value, Numbers]
+) -> Known:  # fmt: skip
+    """The result of a node that makes or reads a sequence; ``varying`` are tensors of which some elements are extents
+    of the run, to which those of the result are added. CompileError where it depends on data."""
     first = inputs[0] if inputs else None
     if node.op_type == "Identity":
         assert first is not None
         return first
-    n = Import(graph, node, [v if isinstance(v, Value) else None for v in inputs])
+    n = Import(graph, node, [v if isinstance(v, Value) else None for v in inputs], extents=varying)
     if isinstance(first, Rows):
         if node.op_type not in _OF_ROWS:
             raise n.error("its sequence has a length that the run says", f"{', '.join(_OF_ROWS)} take such")
         return _OF_ROWS[node.op_type](n, first.value)
-    return OPERATORS[node.op_type](n, inputs)
+    try:
+        return OPERATORS[node.op_type](n, inputs)
+    except UndecidedError as e:
+        raise n.error(f"the node cannot be converted for all of these extents: {e}", hint_of(e)) from e
 
 
 def length_of_rows(node: OnnxNode, inputs: Sequence[Known | None]) -> int | None:
@@ -71,18 +80,39 @@ def stack(n: Import, parts: Sequence[Value], axis: int, suffix: str) -> Value:
 
 
 def join(n: Import, parts: Sequence[Value], axis: int, suffix: str) -> Value:
-    """Tensors one after the other along an axis; constants make a constant."""
+    """Tensors one after the other along an axis; constants make a constant, extents of the run stay extents."""
     kept = [p for p in parts if p.type.count] or list(parts)  # where nothing has elements, extents add up still
     if len(kept) == 1:
         return kept[0]
-    if all(p in n.graph.constants for p in kept):
+    numbers, constant = _numbers(n, kept), all(p in n.graph.constants for p in kept)
+    if numbers or constant:
+        try:
+            Concat(axis).infer(*(p.type for p in kept))
+        except TypeRuleError as e:
+            raise n.error(str(e)) from e
+    if numbers:
+        return n.told(suffix, np.concatenate(numbers, axis), kept[0].dtype)
+    if constant:
         return n.constant(suffix, np.concatenate([n.graph.array(p) for p in kept], axis))
     return n.inner(Concat(axis), kept, suffix)
 
 
+def _numbers(n: Import, parts: Sequence[Value]) -> list[Numbers]:
+    """The elements of tensors of one type of which some are extents of the run; none where one has others."""
+    found = [n.elements(p) for p in parts]
+    told = [a for a in found if a is not None]
+    few = sum(a.size for a in told) <= MAX_NUMBERS and len({p.dtype for p in parts}) == 1
+    if len(told) < len(found) or not few or not any(a.dtype == object for a in told) or not all(map(are_whole, told)):
+        return []
+    return [whole_numbers(a) for a in told]
+
+
 def take_range(n: Import, x: Value, axis: int, start: int, count: int, suffix: str) -> Value:
     """``count`` elements of an axis from ``start``."""
-    if x in n.graph.constants or (count == 0 and not x.type.varies):
+    numbers, known = n.elements(x), not varies([start, count])
+    if numbers is not None and numbers.dtype == object and known:
+        return n.told(suffix, numbers[(slice(None),) * axis + (slice(start, start + count),)], x.dtype)
+    if (x in n.graph.constants and known) or (count == 0 and not x.type.varies):
         array = n.graph.array(x) if count else np.zeros(x.shape, x.dtype.numpy)
         return n.constant(suffix, array[(slice(None),) * axis + (slice(start, start + count),)])
     if count == x.shape[axis]:
@@ -166,7 +196,8 @@ def _split(n: Import, inputs: Sequence[Known | None]) -> Known:
         if varies([many]):
             raise n.error(f"how many parts of {size} elements axis {axis} of {x.type} has depends on the run",
                           "give it a range in which there are as many")  # fmt: skip
-        sizes = tuple(minimum(size, extent - at) for at in range(0, many * size, size))
+        sizes = tuple(minimum(size, extent - i * size) for i in range(many))
+    require_equal(sum(sizes), extent)
     if sum(sizes) != extent or any(span(size)[0] < 0 for size in sizes):
         raise n.error(f"parts {list(sizes)} do not make up axis {axis} of {x.type}")
     starts = accumulate(sizes, initial=0)

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from mccompile._dataclass import dataclass
-from mccompile.importer.extents import Numbers
+from mccompile.importer.extent_rules import Numbers
 from mccompile.ir.dims import Dim, symbol, symbols, value
 from mccompile.ir.graph import Graph, Value
 from mccompile.onnxio import OnnxNode, OnnxValue

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, MutableMapping, Sequence
 from typing import Any, TypeVar, overload
 
 import numpy as np
 
 from mccompile.ir import expr as ex
-from mccompile.ir.dims import Dim, UndecidedError, identifier, symbol, symbols
+from mccompile.ir.dims import Dim, UndecidedError, identifier, symbol, symbols, varies
 from mccompile.ir.dims_hints import hint_of
 from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Graph, Value
@@ -19,6 +19,7 @@ from mccompile.ir.scalar import Array
 from mccompile.ir.types import DType
 from mccompile.onnxio.model import AttrValue, OnnxNode
 from mccompile.onnxio.schema import attribute_default
+from mccompile.ops.extents import Extents
 from mccompile.ops.iota import Iota
 from mccompile.ops.map import Map
 from mccompile.ops.reshape import Reshape
@@ -45,7 +46,7 @@ class Import:
 
     def __init__(
         self, graph: Graph, node: OnnxNode, inputs: Sequence[Value | None], narrow: Mapping[Value, str] | None = None,
-        extents: Mapping[Value, Array] | None = None, stated: Stated | None = None, names: Names | None = None,
+        extents: MutableMapping[Value, Array] | None = None, stated: Stated | None = None, names: Names | None = None,
     ) -> None:
         self.graph = graph
         self.node = node
@@ -54,7 +55,7 @@ class Import:
         self.attributes_read: set[str] = set()
         self.expansion: list[OnnxNode] = []
         self._narrow = narrow or {}
-        self._extents = extents or {}
+        self._extents = {} if extents is None else extents
         self.stated = stated or Stated()
         self.names = names or Names((*node.inputs, *node.outputs))
         """Makes names for what the node becomes a number of: those of the model are taken."""
@@ -219,6 +220,10 @@ class Import:
             return tuple(self._extents[value].reshape(-1))
         return tuple(map(int, self.graph.array(value).reshape(-1))) if value in self.graph.constants else ()
 
+    def elements(self, value: Value) -> Array | None:
+        """The elements of a value, where they are known or extents."""
+        return self.graph.array(value) if value in self.graph.constants else self._extents.get(value)
+
     def axis(self, axis: int, rank: int) -> int:
         """A non-negative axis; CompileError if it is outside of [-rank, rank)."""
         if not -rank <= axis < max(rank, 1):
@@ -252,6 +257,14 @@ class Import:
     def constant(self, suffix: str, array: Array) -> Value:
         """A new constant named after the node's first output."""
         return self.graph.constant(f"{self.node.outputs[0]}.{suffix}", array)
+
+    def told(self, suffix: str, numbers: Array, dtype: DType) -> Value:
+        """A tensor of whole numbers, of which some may be extents: a constant where none is."""
+        if not varies(numbers.reshape(-1)):
+            return self.constant(suffix, numbers.astype(dtype.numpy))
+        value = self.inner(Extents(tuple(numbers.reshape(-1)), numbers.shape, dtype.name), [], suffix)
+        self._extents[value] = numbers
+        return value
 
     def inner(self, op: Op, operands: Sequence[Value | None], suffix: str, **bodies: Any) -> Value:
         """Emit a node whose only result is not an output of the ONNX node."""
@@ -298,11 +311,13 @@ class Import:
         return self.inner(Map(ex.var(0, value.dtype), "f16"), [value], suffix)
 
     def reshape(self, value: Value, shape: tuple[int, ...], suffix: str) -> Value:
-        """``value`` in another shape: a constant stays one."""
+        """``value`` in another shape: a constant stays one, and numbers that are extents stay these."""
         if value.shape == shape:
             return value
         if value in self.graph.constants:
             return self.constant(suffix, self.graph.array(value).reshape(shape))
+        if value in self._extents:
+            return self.told(suffix, self._extents[value].reshape(shape), value.dtype)
         return self.inner(Reshape(shape), [value], suffix)
 
     def emit_reshape(self, shape: tuple[int, ...], x: Value | None = None) -> None:

@@ -13,7 +13,8 @@ import onnx
 import pytest
 from onnx import helper
 
-from mccompile.importer.extents import MAX_NUMBERS, computed
+from mccompile.importer.extent_rules import MAX_NUMBERS
+from mccompile.importer.extents import computed
 from mccompile.ir.dims import Dim, symbol, symbols, value, varies
 from mccompile.ir.types import BOOL, DTYPES, F32, I64
 from mccompile.onnxio import OnnxNode, dtype_number
@@ -162,6 +163,58 @@ def _where(d: Drawn) -> Node:
     return [np.array(d.r.choices([True, False], k=int(np.prod(shape)))).reshape(shape), *_two(d)[0]], {}
 
 
+def _power(d: Drawn) -> Node:
+    return [d.numbers(*d.shape()), np.array(d.one_of(0, 1, 2, 2, 3), DTYPES[d.dtype].numpy)], {}
+
+
+def _running(d: Drawn) -> Node:
+    attrs = d.one_of({}, {"exclusive": 1}) | d.one_of({}, {"reverse": 1})
+    return [d.numbers(d.r.randint(1, 4)), np.array(d.one_of(0, -1))], attrs
+
+
+def _flatten(d: Drawn) -> Node:
+    shape = d.one_of((3,), (2, 3), ())
+    return [d.numbers(*shape)], d.one_of({}, {"axis": 0}, {"axis": -1}) if shape else {"axis": 0}
+
+
+def _compress(d: Drawn) -> Node:
+    k = d.r.randint(1, 4)
+    return [d.numbers(k), np.array(d.r.choices([True, False], k=d.r.randint(1, k)))], d.one_of({}, {"axis": 0})
+
+
+def _places(d: Drawn, extent: int, count: int) -> list[int]:
+    return [at - d.one_of(0, extent) for at in d.r.sample(range(extent), count)]
+
+
+def _gather_elements(d: Drawn) -> Node:
+    k = d.r.randint(1, 4)
+    return [d.numbers(k), _plain(*_places(d, k, d.r.randint(1, k)))], d.one_of({}, {"axis": -1})
+
+
+def _gather_nd(d: Drawn) -> Node:
+    k = d.r.randint(1, 4)
+    return [d.numbers(k, 2), d.one_of(_plain(d.r.randrange(k)), _plain(d.r.randrange(k), 1))], {}
+
+
+def _scatter_elements(d: Drawn) -> Node:
+    k = d.r.randint(1, 4)
+    at = _places(d, k, d.r.randint(1, k))
+    reduced: dict[str, Any] = {"reduction": "add"}
+    return [d.numbers(k), _plain(*at), d.numbers(len(at))], d.one_of({}, {"axis": -1}, {}, reduced)
+
+
+def _scatter_nd(d: Drawn) -> Node:
+    k = d.r.randint(1, 4)
+    at = _places(d, k, d.r.randint(1, k))
+    return [d.numbers(k), _plain(*at).reshape(-1, 1), d.numbers(len(at))], d.one_of({}, {"reduction": "none"})
+
+
+def _pad(d: Drawn) -> Node:
+    k, mode = d.r.randint(2, 4), d.one_of("constant", "constant", "edge", "reflect")
+    value = d.one_of([], [d.numbers()]) if mode == "constant" else []
+    return [d.numbers(k), _plain(d.r.randint(-1, 1), d.r.randint(0, 1)), *value], {"mode": mode}
+
+
 COMPARED = ("Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual")
 REDUCED = ("ReduceSum", "ReduceProd", "ReduceMax", "ReduceMin")
 CASES: dict[str, Callable[[Drawn], Node]] = {
@@ -169,6 +222,9 @@ CASES: dict[str, Callable[[Drawn], Node]] = {
     "Transpose": _transpose, "Tile": _tile, "Squeeze": _squeeze, "Unsqueeze": _unsqueeze, "Cast": _cast, "Mod": _mod,
     "Identity": _one, "Neg": _one, "Abs": _one, "Floor": _rounded, "Ceil": _rounded, "Round": _rounded, "Add": _two,
     "Sub": _two, "Mul": _two, "Div": _two, "Min": _several, "Max": _several, "Clip": _clip, "Where": _where,
+    "Pow": _power, "Relu": _one, "CumSum": _running, "Flatten": _flatten, "Compress": _compress,
+    "GatherElements": _gather_elements, "GatherND": _gather_nd, "ScatterElements": _scatter_elements,
+    "ScatterND": _scatter_nd, "Pad": _pad,
     **dict.fromkeys(COMPARED, _two), **dict.fromkeys(REDUCED, _reduce),
 }  # fmt: skip
 

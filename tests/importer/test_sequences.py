@@ -13,6 +13,7 @@ from onnx import TensorProto, helper
 from mccompile import backend
 from mccompile.driver import Options, import_graph
 from mccompile.ir.errors import CompileError, UsageError
+from tests.support.runs import compare
 
 FLOATS = helper.make_tensor_type_proto(TensorProto.FLOAT, None)
 SEQUENCE = helper.make_sequence_type_proto(FLOATS)
@@ -86,3 +87,42 @@ def test_a_branch_may_give_a_sequence() -> None:
     with pytest.raises(CompileError, match="different lengths") as caught:
         backend.prepare(shorter, target="generic")
     assert "--constant which=VALUE" in caught.value.hint
+
+
+LISTS_OF_SIZES = {
+    "joined": "q = SequenceConstruct (three, rows, t) z = ConcatFromSequence <axis = 0, new_axis = 1> (q)",
+    "parts": """q = SplitToSequence (s) l = SequenceAt (q, zero) m = SequenceAt (q, two)
+        z = Concat <axis = 0> (m, l, k)""",
+    "items": """q = SplitToSequence <keepdims = 0> (s) l = SequenceAt (q, two) u = SequenceInsert (q, l, zero)
+        v = SequenceErase (u) z = ConcatFromSequence <axis = 0, new_axis = 1> (v)""",
+    "rows": """z = Scan <num_scan_inputs = 1, scan_output_directions = [1], body = each (int64 e) => (int64 f) {
+        f = Identity (e) }> (s)""",
+    "turns": """z = Loop <body = turn (int64 i, bool c) => (bool d, int64 f) {
+        d = Identity (c) j = Sub (two, i) f = Gather (s, j) }> (three, yes)""",
+    "parts by sizes": """l = Sub (w, t) m = Unsqueeze (l, first) p = Concat <axis = 0> (k, m)
+        q = SplitToSequence <axis = 1> (x, p) y0 = SequenceAt (q, zero) z = Identity (s)""",
+}
+
+
+@pytest.mark.parametrize("form", LISTS_OF_SIZES)
+def test_sizes_in_lists_are_extents_of_the_run(form: str, tmp_path: Path) -> None:
+    """What is made of them is a shape again: three axes of the elements of ``x[n, t, 3]``."""
+    read = "y0" if form == "parts by sizes" else "x"
+    model = onnx.parser.parse_model(
+        f"""<ir_version: 9, opset_import: ["" : 18]> lists (float[n, t, 3] x) => (float[a, b, c] y)
+        <int64 zero = {{0}}, int64 two = {{2}}, int64 three = {{3}}, int64[1] first = {{0}}, int64[1] last = {{-1}},
+         bool yes = {{1}}> {{
+            s = Shape (x) rows = Gather (s, zero) one = Sub (three, two) t = Gather (s, one) k = Unsqueeze (t, first)
+            w = Add (t, zero) {LISTS_OF_SIZES[form]} y = Reshape ({read}, z) }}"""
+    )
+    feeds = [{"x": np.random.default_rng(n).normal(0, 1, (n, t, 3)).astype(np.float32)} for n, t in ((2, 5), (1, 1))]
+    compare(model, tmp_path, feeds, 0, 0, target="generic", dims={"n": "1..2", "t": "1..5"})
+
+
+@pytest.mark.parametrize("other", ["float[2, 1] b = {1, 2}", "int64[2] b = {1, 2}"])
+def test_constants_of_a_list_that_cannot_be_joined(other: str) -> None:
+    text = f"""<ir_version: 9, opset_import: ["" : 18]> lists (float[2] x) => (float[4] y)
+        <float[2] a = {{1, 2}}, {other}> {{
+            q = SequenceConstruct (a, b) z = ConcatFromSequence <axis = 0> (q) y = Concat <axis = 0> (x, z) }}"""
+    with pytest.raises(CompileError, match="cannot be joined along axis 0"):
+        backend.prepare(onnx.parser.parse_model(text), target="generic")
