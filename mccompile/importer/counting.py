@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from mccompile._dataclass import dataclass
-from mccompile.importer.extents import cast_to
+from mccompile.importer.ratios import cast_to
 from mccompile.importer.sequences import Known
 from mccompile.ir.dims import Dim, bound, maximum, span
 from mccompile.ir.graph import Value

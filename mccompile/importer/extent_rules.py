@@ -124,11 +124,15 @@ def _unsqueeze(node: OnnxNode, x: list[Numbers]) -> Any:
     return np.expand_dims(x[0], _axes(node, x) or ())
 
 
+def are_short(*numbers: int) -> bool:
+    """Whether no number is computed of very much, or leaves 64 bits on the way."""
+    return all(n.atoms <= MAX_ATOMS and reach(n) <= MAX_REACH for n in numbers if isinstance(n, Dim))
+
+
 def _require_short(*numbers: int) -> None:
-    """UndecidedError for what would be computed of very much, or leave 64 bits on the way."""
-    for n in numbers:
-        if isinstance(n, Dim) and (n.atoms > MAX_ATOMS or reach(n) > MAX_REACH):
-            raise UndecidedError("an extent is computed of too much")
+    """UndecidedError for numbers that are not short."""
+    if not are_short(*numbers):
+        raise UndecidedError("an extent is computed of too much")
 
 
 def _within(step: Callable[[int, int], int], dtype: DType) -> Callable[[int, int], int]:

@@ -18,19 +18,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from mccompile._dataclass import dataclass
 from mccompile.importer.extent_rules import COMPARED, MAX_NUMBERS, Numbers, objects, rule_of, whole_numbers
 from mccompile.ir.dims import Dim, UndecidedError, span, symbols, value, varies
 from mccompile.ir.errors import CompileError
 from mccompile.ir.types import I64, DType
-from mccompile.onnxio import OnnxNode, dtype_name
-from mccompile.ops.extents import holds
-
-
-def cast_to(node: OnnxNode) -> str | None:
-    """The element type that Cast asks for; None where it says none, which its front end refuses."""
-    to = node.attrs.get("to")
-    return dtype_name(to) if isinstance(to, int) else None
+from mccompile.onnxio import OnnxNode
 
 
 def asked(node: OnnxNode, shape: Sequence[int]) -> Numbers | None:
@@ -113,50 +105,6 @@ def combined(node: OnnxNode, told: Sequence[bool | Numbers | None]) -> bool | No
     if any(t is None or (not isinstance(t, bool) and t.size != 1) for t in told):
         return None
     return step(*(bool(np.reshape(t, ())) for t in told if t is not None))
-
-
-@dataclass(frozen=True)
-class Ratios:
-    """Floats that are extents over whole numbers, until they are rounded: h * 0.5 is h / 2."""
-
-    over: Numbers
-    by: int
-
-    def rounded(self, node: OnnxNode) -> Numbers | None:
-        """The numbers that Floor, Ceil or a Cast to whole numbers makes of them, none of which is negative. Exact in
-        f32, too: below 2^24 no quotient is rounded to the next whole number."""
-        up = node.op_type == "Ceil"
-        if node.domain or not (up or node.op_type == "Floor" or cast_to(node) in ("i32", "i64")):
-            return None
-        found = [(n + (self.by - 1 if up else 0)) // self.by for n in self.over.reshape(-1)]
-        return objects(found).reshape(self.over.shape)
-
-
-def ratios(node: OnnxNode, inputs: Sequence[Numbers | None], dtype: DType) -> Ratios | None:
-    """What Mul and Div make of extents, as floats, and one number; None for what is no such ratio, or may be rounded.
-
-    >>> from mccompile.ir.dims import symbol
-    >>> from mccompile.ir.types import F32
-    >>> node = OnnxNode("Mul", ("h", "scale"), ("y",))
-    >>> ratios(node, [np.array([symbol("h", 1, 99)], object), np.array(0.75)], F32)
-    Ratios(over=array([3*h], dtype=object), by=4)
-    """
-    if node.domain or node.op_type not in ("Mul", "Div") or len(inputs) != 2:
-        return None
-    left, right = inputs
-    if node.op_type == "Mul" and left is not None and left.dtype.kind == "f":
-        left, right = right, left
-    if left is None or right is None or left.dtype != object or right.dtype.kind != "f" or right.size != 1:
-        return None
-    times, by = float(right.reshape(-1)[0]).as_integer_ratio() if np.isfinite(right).all() else (0, 1)
-    if node.op_type == "Div":
-        times, by = by, times
-    if times <= 0 or by <= 0 or min(span(n)[0] for n in left.reshape(-1)) < 0 or left.size > MAX_NUMBERS:
-        return None
-    over = objects([n * times for n in left.reshape(-1)])
-    if not holds(dtype, *over.reshape(-1)):
-        return None
-    return Ratios(over.reshape(np.broadcast_shapes(left.shape, right.shape)), by)
 
 
 _LOGIC: Mapping[str, Callable[..., bool]] = {

@@ -16,7 +16,7 @@ from mccompile.importer.branch import Begin, Branch, Captures, emit_if, refused,
 from mccompile.importer.draws import Draws, draw
 from mccompile.importer.element_types import require_types
 from mccompile.importer.extent_rules import Numbers
-from mccompile.importer.extents import Ratios, asked, cast_to, combined, computed, ratios, supposed, written
+from mccompile.importer.extents import asked, combined, computed, supposed, written
 from mccompile.importer.fold import fold_node, grows_much, stand_in
 from mccompile.importer.narrow import (
     as_computed,
@@ -29,6 +29,7 @@ from mccompile.importer.narrow import (
 )
 from mccompile.importer.outputs import bind_outputs, ports
 from mccompile.importer.ranks import require_ranks
+from mccompile.importer.ratios import Ratios, cast_to, ratios
 from mccompile.importer.refusals import UNSUPPORTED, blame, unsupported
 from mccompile.importer.sequences import Known, require_tensor
 from mccompile.importer.varying import TAKES_EXTENTS
@@ -313,15 +314,20 @@ class Converter:
         if first is None:
             return None
         ratio = self.ratios.get(node.inputs[0])
-        rounded = None if ratio is None else ratio.rounded(node)
+        rounded = None if ratio is None else ratio.to_whole(node)
         if rounded is not None:
             return [rounded]
         known = [self.numbers(v) for v in inputs]
-        unknown = any(k is None and v is not None for k, v in zip(known, inputs, strict=True))
-        if unknown or not any(v in self.varying for v in inputs):
+        told = [self.ratios.get(name, k) for name, k in zip(node.inputs, known, strict=True)]
+        unknown = any(k is None and v is not None for k, v in zip(told, inputs, strict=True))
+        has_ratios = any(isinstance(k, Ratios) for k in told)
+        if unknown or not (has_ratios or any(v in self.varying for v in inputs)):
             return None
-        found = computed(node, known, first.dtype)
-        ratio = ratios(node, known, first.dtype) if found is None else None
+        found = None if has_ratios else computed(node, known, first.dtype)
+        ratio = ratios(node, told, first.dtype) if found is None else None
+        whole = None if ratio is None else ratio.whole()
+        if whole is not None:
+            return [whole]
         if ratio is not None:
             self.ratios[node.outputs[0]] = ratio
         return found

@@ -305,3 +305,21 @@ def test_places_of_what_is_one_number_are_not_counted(form: str, tmp_path: Path)
         outputs["y"] = TensorProto.FLOAT
     feeds = [{"x": _floats(t, 3)} for t in (1, 4, 8)]
     _compare(_model(m, outputs), tmp_path, feeds, dims={"t": "1..8"})
+
+
+@pytest.mark.parametrize("stride", [2, 3])
+def test_lengths_behind_convolutions_in_floats(stride: int, tmp_path: Path) -> None:
+    """NeMo and ESPnet compute floor((t + pads - kernel) / stride + 1) in floats, layer after layer."""
+    m = Maker()
+    x = m.input("x", (1, 4, "t"))  # type: ignore[arg-type]
+    length = m.node("Gather", [m.node("Shape", [x]), m.const(np.array([2]))])
+    floats = m.node("Cast", [length], to=TensorProto.FLOAT)
+    for _ in range(2):
+        x = m.node("Conv", [x, m.weight((4, 4, 3))], strides=[stride], pads=[1, 1])
+        less = m.node("Div", [m.node("Sub", [floats, m.const(np.float32([1]))]), m.const(np.float32([stride]))])
+        floats = m.node("Floor", [m.node("Add", [less, m.const(np.float32([1]))])])
+    number = m.node("Squeeze", [m.node("Cast", [floats], to=I64)])
+    steps = m.node("Range", [m.const(np.array(0)), number, m.const(np.array(1))])
+    m.node("Add", [x, m.node("Cast", [steps], to=TensorProto.FLOAT)], "y")
+    feeds = [{"x": _floats(1, 4, t)} for t in (1, 6, 7, 8, 40)]
+    _compare(_model(m, {"y": TensorProto.FLOAT}), tmp_path, feeds, dims={"t": "1..40"})
