@@ -45,9 +45,10 @@ _HINTS = {"string": "make numbers of text before, or see `mccompile ops` for wha
 
 
 def reads_text(node: OnnxNode, inputs: Sequence[Known | None], narrow: Mapping[Value, str]) -> bool:
-    """Whether a node's first input is text, and there is an operator that takes it."""
-    first = inputs[0] if inputs else None
-    is_text = isinstance(first, Value) and narrow.get(first, "") == "string"
+    """Whether a node's first input but its condition is text, and there is an operator that takes it."""
+    at = 1 if node.op_type == "Where" else 0
+    given = inputs[at] if len(inputs) > at else None
+    is_text = isinstance(given, Value) and narrow.get(given, "") == "string"
     return is_text and (TEXT, node.op_type) in front_ends()
 
 

@@ -400,7 +400,8 @@ class Converter:
                 if name not in self.values:
                     raise view.error(f"output {name!r} of {node.op_type} is not supported")
             return
-        kinds = [view.narrow_result] if view.narrow_result else result_types(node, inputs, self.narrow)
+        told = [view.narrow_result] * (len(view.outputs) if view.outputs_alike else 1)
+        kinds = told if view.narrow_result else result_types(node, inputs, self.narrow)
         round_before_jumps(view, before, kinds, self.narrow)
         for i, (name, value) in enumerate(zip(node.outputs, view.outputs, strict=True)):
             if not name:

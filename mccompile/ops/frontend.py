@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, MutableMapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar, overload
 
 import numpy as np
@@ -61,6 +62,8 @@ class Import:
         """Makes names for what the node becomes a number of: those of the model are taken."""
         self.narrow_result = ""
         """The ONNX type of output 0, if it has a wider one in the graph."""
+        self.outputs_alike = False
+        """Whether the other outputs have it, too."""
 
     @property
     def op_type(self) -> str:
@@ -127,6 +130,11 @@ class Import:
         if given and len(given) != count:
             raise self.error(f"attribute {name!r} has {len(given)} numbers, but there are {count} that it tells of")
         return given or (0,) * count
+
+    def altered(self, inputs: Sequence[Value | None], **attributes: AttrValue) -> Import:
+        """The node with other inputs and attributes, for a front end to convert that is not its own."""
+        node = replace(self.node, attrs={**self.node.attrs, **attributes})
+        return Import(self.graph, node, inputs, self._narrow, self._extents, self.stated, self.names)
 
     def refuse_unread(self, without_effect: Collection[str]) -> None:
         """CompileError if the node has an attribute that its front end did not look at: what it asks for would be

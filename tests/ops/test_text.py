@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
+import onnx.parser
 import pytest
 from onnx import TensorProto, helper
 
+import mccompile
 from mccompile import backend
 from mccompile.ir.errors import CompileError, UsageError
 from mccompile.ops.regex import RegexError, automaton
@@ -278,5 +282,54 @@ def test_scalars_and_domains_of_our_own_are_refused(domain: str, says: str) -> N
 
 def test_what_does_not_take_text_is_refused() -> None:
     x = np.array(["a"], dtype=object)
-    with pytest.raises(CompileError, match="Tile of string"):
-        backend.run_node(helper.make_node("Tile", ["x", "r"], ["y"]), [x, np.array([2])], target="generic")
+    with pytest.raises(CompileError, match="Unique of string"):
+        backend.run_node(helper.make_node("Unique", ["x"], ["y"]), [x], target="generic")
+
+
+MOVES = """
+    a = Where (c, x, z)  b = Where (c, w, x)  d = Slice (x, first, last, axis)  e = Slice (x, last, far, axis, back)
+    f = Slice (x, first, last)  g, h = Split <axis = -1> (x, parts)  k = Expand (e, shape)  l = Tile (x, twice)
+    m = Compress <axis = -1> (x, kept)  o = ReverseSequence <batch_axis = 0, time_axis = 1> (x, lengths)"""
+OF_TWO_ROWS = """
+    i, j = Split <axis = 0, num_outputs = 2> (x)  n = Compress (x, mask)  p = GatherElements <axis = -1> (x, at)
+    q = GatherElements <axis = 0> (x, rows)  r = GatherND (x, pairs)  s = GatherND <batch_dims = 1> (x, last2)
+    t = ScatterElements <axis = 1> (x, rows, w)  u = ScatterND (x, pairs, v)"""
+
+
+@pytest.mark.parametrize(("rows", "nodes"), [
+    pytest.param("2", MOVES, marks=pytest.mark.thorough), ("2", OF_TWO_ROWS), ("n", MOVES),
+], ids=["moves", "places", "rows of the run"])  # fmt: skip
+def test_text_is_moved_as_numbers_are(rows: str, nodes: str, tmp_path: Path) -> None:
+    """Also where texts of two rooms meet, and where the run says how many there are."""
+    model = onnx.parser.parse_model(
+        f"""<ir_version: 9, opset_import: ["" : 18]> moves (string[{rows}, 3] x, string[{rows}, 1] z,
+            string[{rows}, 1] w, bool[3] c, bool[6] mask, int64[{rows}, 1] rows, int64[{rows}] lengths, string[2] v)
+            => (string[2] y)
+        <int64[1] first = {{0}}, int64[1] last = {{-1}}, int64[1] far = {{-9}}, int64[1] axis = {{-1}},
+         int64[1] back = {{-1}}, int64[2] parts = {{1, 2}}, int64[3] shape = {{2, 1, 1}}, int64[2] twice = {{1, 2}},
+         bool[3] kept = {{0, 1, 1}}, int64[2, 2] at = {{0, -1, 2, 2}}, int64[2, 2] pairs = {{0, -1, 1, 0}},
+         int64[2, 1] last2 = {{-1, 0}}> {{ y = Identity (v) {nodes} }}"""
+    )
+    names = [name for node in model.graph.node[1:] for name in node.output]
+    model.graph.output.extend(helper.make_tensor_value_info(name, TensorProto.STRING, None) for name in names)
+    read = {name for node in model.graph.node for name in node.input}
+    unread = [given for given in model.graph.input if given.name not in read]
+    for given in unread:
+        model.graph.input.remove(given)
+    onnx.save(model, tmp_path / "net.onnx")
+    options: dict[str, Any] = {"dims": {"n": "1..3"}} if rows == "n" else {}
+    mccompile.compile(tmp_path / "net.onnx", tmp_path / "out", target="generic", string_bytes=9, **options)
+    network, session = mccompile.load(tmp_path / "out"), plain_session(model.SerializeToString())
+    rng = np.random.default_rng(7)
+    for many in (2,) if rows == "2" else (1, 3, 2):
+        drawn = {
+            "x": _draw(rng, (many, 3)), "z": _draw(rng, (many, 1)), "w": _draw(rng, (many, 1)),
+            "c": np.array([True, False, True]), "mask": np.array([1, 0, 1, 1, 0, 0], bool),
+            "rows": rng.integers(0, many, (many, 1)), "lengths": rng.integers(1, 4, many), "v": _draw(rng, (2,)),
+        }  # fmt: skip
+        feeds = {given.name: drawn[given.name] for given in model.graph.input}
+        got = network.run({name: encoded(a, 9) if a.dtype == object else a for name, a in feeds.items()})
+        for output, wanted in zip(model.graph.output, session.run(None, feeds), strict=True):
+            found = decoded(got[output.name])
+            assert found.shape == wanted.shape, output.name
+            assert found.tolist() == wanted.tolist(), output.name
