@@ -18,6 +18,8 @@ def _number(c: FamilyComposer, dtype: str, count: int) -> str:
     most = np.finfo(dtype).max if dtype[0] == "f" else np.iinfo(dtype).max
     far = [n for n in FAR if n <= most]
     numbers = [c.d.choice([c.d.int(-4, 4), c.d.int(1, 3), c.d.choice(far), -c.d.choice(far)]) for _ in range(count)]
+    if dtype[0] == "f" and c.chance(40):
+        return c.constant(np.array([c.d.choice([0.5, 0.25, 1.5, -0.75]) for _ in range(count)], dtype))
     return c.constant(np.array([n if dtype[0] != "u" else abs(n) for n in numbers], dtype))
 
 
@@ -29,7 +31,9 @@ def _step(c: FamilyComposer, v: str) -> str:
     if dtype not in WIDE or c.chance(15):
         return c.one("Cast", v, to=dtype_number(c.d.choice([*TYPES, "bool"])))
     other = _number(c, dtype, c.d.choice([1, count])) if c.chance(70) else v
-    way = c.d.int(0, 9)
+    way = c.d.int(0, 10)
+    if way == 10:
+        return _moved(c, v, other)
     if way < 4:
         fmod = {"fmod": 1} if dtype[0] == "f" or c.chance(30) else {}
         op = c.d.choice(["Add", "Sub", "Mul", "Div", "Max", "Min", "Mod"])
@@ -53,6 +57,21 @@ def _step(c: FamilyComposer, v: str) -> str:
     if dtype[0] == "f":
         return c.one(c.d.choice(["Floor", "Ceil", "Round", "Sqrt"]), v)
     return c.one("Slice", v, c.ints(c.d.choice([0, -1])), c.ints(c.d.choice([1, -9, 2**63 - 1])), c.ints(0))
+
+
+def _moved(c: FamilyComposer, v: str, other: str) -> str:
+    """The numbers summed up, cut, taken from other places, or some written over."""
+    dtype, count, way = c.array(v).dtype, c.array(v).size, c.d.int(0, 4)
+    if way == 0:
+        return c.one("CumSum", v, c.index(0), reverse=c.d.int(0, 1), exclusive=c.d.int(0, 1))
+    if way == 1:
+        return c.one("Pad", v, c.ints(c.d.int(0, 1), c.d.int(0, 1)), c.scalar(c.d.int(0, 3), dtype))
+    if way == 2:
+        return c.one("Reshape", c.one("Flatten", v, axis=0), c.ints(-1))
+    at = c.d.int(-count, count - 1) if count else 0
+    if not count or way == 3:
+        return c.one("GatherElements", v, c.ints(at)) if count else c.one("Identity", v)
+    return c.one("ScatterElements", v, c.ints(at), c.one("Slice", other, c.ints(0), c.ints(1), c.ints(0)))
 
 
 def lengths(c: FamilyComposer) -> list[str]:

@@ -69,6 +69,11 @@ def expanded(c: FamilyComposer) -> list[str]:
         return c.apply("Add", [v, c.one("ConstantOfShape", c.one("Shape", v), value=number)])
     if way == 1:
         return c.apply("Expand", [c.one("ReduceSum", v, c.ints(axis), keepdims=1), c.one("Shape", v)])
+    if way == 2 and c.chance(30):  # as arange was written before Range
+        ones = on._tensor(np.ones(1, np.int64))
+        same = c.one("ConstantOfShape", c.one("Slice", c.one("Shape", v), c.ints(rank - 1), c.ints(rank)), value=ones)
+        places = c.one("Squeeze", c.one("NonZero", same), c.ints(0))
+        return [places, c.one("Add", c.one("Cast", v, to=dtype_number("float32")), c.one("Cast", places, to=1))]
     if way == 2:
         row = c.one("Range", c.index(0), _extent(c, v, axis), c.index(c.d.choice([1, 1, 2])))
         return [row, c.one("Cast", row, to=dtype_number("float32"))]

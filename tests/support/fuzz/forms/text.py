@@ -102,6 +102,8 @@ def _moved(c: FamilyComposer) -> list[str]:
     if not rank:
         raise Refused("a text without axes has one place")
     axis = c.d.int(0, rank - 1)
+    if c.d.bool():
+        return _moved_as_numbers(c, v, axis)
     way = c.d.int(0, 6)
     if way == 0:
         return c.apply("Transpose", [v], perm=c.d.permutation(rank))
@@ -120,6 +122,35 @@ def _moved(c: FamilyComposer) -> list[str]:
     if way == 5:
         return c.apply("Flatten", [v], axis=c.d.int(0, rank))
     return c.apply("Equal", [v, _fresh(c, c.d.broadcastable(shape))])
+
+
+def _moved_as_numbers(c: FamilyComposer, v: str, axis: int) -> list[str]:
+    """Some texts, in their places, in other places, or beside others that may be longer."""
+    shape, rank, way = c.array(v).shape, c.array(v).ndim, c.d.int(0, 7)
+    along = axis - c.d.choice([0, rank])
+    if way == 0:
+        condition = c.fresh(np.asarray(c.d.array(c.d.broadcastable(shape), "bool")))
+        other = _fresh(c, c.d.broadcastable(shape))
+        return c.apply("Where", [condition, *((v, other) if c.d.bool() else (other, v))])
+    if way == 1:
+        start, step = c.d.choice([0, 1, -1, -2]), c.d.choice([1, 2, -1])
+        return c.apply("Slice", [v, c.ints(start), c.ints(9 if step > 0 else -9), c.ints(along), c.ints(step)])
+    if way == 2:
+        return c.apply("Split", [c.one("Concat", v, v, axis=axis)], outputs=2, axis=along, num_outputs=2)
+    if way == 3:
+        return c.apply("Expand", [v, c.ints(2, *(1 for _ in shape))])
+    if way == 4:
+        return c.apply("Tile", [v, c.ints(*(c.d.int(1, 2) for _ in shape))])
+    if way == 5:
+        kept = np.asarray(c.d.array((shape[axis],), "bool"))
+        return c.apply("Compress", [v, c.constant(kept) if c.d.bool() else c.fresh(kept)], axis=along)
+    places = np.asarray(c.d.array(shape, "i64", -shape[axis], shape[axis] - 1))
+    if way == 6:
+        return c.apply("GatherElements", [v, c.constant(places) if c.d.bool() else c.fresh(places)], axis=along)
+    row = c.ints(c.d.int(-shape[0], shape[0] - 1))
+    if c.d.bool():
+        return c.apply("GatherND", [v, row])
+    return c.apply("ScatterND", [v, c.one("Unsqueeze", row, c.ints(0)), _fresh(c, (1, *shape[1:]))])
 
 
 def _encoded(c: FamilyComposer) -> list[str]:
