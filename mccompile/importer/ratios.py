@@ -68,24 +68,28 @@ class Ratios:
         """The numbers that they are, where nothing is left to be rounded."""
         found = [n // self.by for n in self.over.reshape(-1)]
         same = all(n * self.by == of for n, of in zip(found, self.over.reshape(-1), strict=True))
-        return _each(found, self.over.shape) if self.exact and same else None
+        return _shaped(found, self.over.shape) if self.exact and same else None
 
-    def plus(self, number: Fraction) -> Ratios:
-        by = math.lcm(self.by, number.denominator)
-        more = number.numerator * (by // number.denominator)
-        total = _each([n * (by // self.by) + more for n in self.over.reshape(-1)], self.over.shape)
-        return Ratios(total, by, self.dtype, self.wrong * (by // self.by))._rounded()
+    def plus(self, numbers: Sequence[Fraction]) -> Ratios:
+        """A number added to each."""
+        by = math.lcm(self.by, *(number.denominator for number in numbers))
+        more = [number.numerator * (by // number.denominator) for number in numbers]
+        total = [n * (by // self.by) + m for n, m in zip(self.over.reshape(-1), more, strict=True)]
+        return Ratios(_shaped(total, self.over.shape), by, self.dtype, self.wrong * (by // self.by))._rounded()
 
     def negative(self) -> Ratios:
-        return replace(self, over=_each([-n for n in self.over.reshape(-1)], self.over.shape))
+        return replace(self, over=_shaped([-n for n in self.over.reshape(-1)], self.over.shape))
 
-    def times(self, number: Fraction) -> Ratios | None:
-        factor = Fraction(1, self.by) * number
-        of = abs(number)
-        if not self.exact and (of.numerator & (of.numerator - 1) or of.denominator & (of.denominator - 1)):
+    def times(self, numbers: Sequence[Fraction]) -> Ratios | None:
+        """Each times a number; None where floats that are rounded would be rounded again."""
+        if not self.exact and not all(map(_is_power_of_two, numbers)):
             return None
-        over = _each([n * factor.numerator for n in self.over.reshape(-1)], self.over.shape)
-        product = Ratios(over, factor.denominator, self.dtype, self.wrong * abs(factor.numerator))
+        factors = [number / self.by for number in numbers]
+        by = math.lcm(*(f.denominator for f in factors))
+        whole = [f.numerator * (by // f.denominator) for f in factors]
+        over = [n * w for n, w in zip(self.over.reshape(-1), whole, strict=True)]
+        wrong = self.wrong * max(map(abs, whole), default=0)
+        product = Ratios(_shaped(over, self.over.shape), by, self.dtype, wrong)
         return product._rounded() if self.exact else product
 
     def as_floats(self, dtype: DType) -> Ratios:
@@ -105,15 +109,19 @@ class Ratios:
             return None
         if cast and any(span(n)[0] < 0 for n in self.over.reshape(-1)):  # which is rounded up
             return None
-        return _each([(n + (self.by - 1 if up else 0)) // self.by for n in self.over.reshape(-1)], self.over.shape)
+        return _shaped([(n + (self.by - 1 if up else 0)) // self.by for n in self.over.reshape(-1)], self.over.shape)
 
 
-def _each(numbers: Sequence[int], shape: tuple[int, ...]) -> Numbers:
+def _shaped(numbers: Sequence[int], shape: tuple[int, ...]) -> Numbers:
     return objects(numbers).reshape(shape)
 
 
+def _is_power_of_two(number: Fraction) -> bool:
+    return all(n & (n - 1) == 0 for n in (abs(number.numerator), number.denominator))
+
+
 def ratios(node: OnnxNode, inputs: Sequence[Numbers | Ratios | None], dtype: DType) -> Ratios | None:
-    """What a node makes of ratios, or of extents as floats, and one number; None for what is no such ratio, or may be
+    """What a node makes of ratios, or of extents as floats, and numbers; None for what is no such ratio, or may be
     rounded.
 
     >>> from mccompile.ir.dims import symbol
@@ -141,26 +149,29 @@ def ratios(node: OnnxNode, inputs: Sequence[Numbers | Ratios | None], dtype: DTy
 
 
 def _with_number(node: OnnxNode, inputs: Sequence[Numbers | Ratios | None], dtype: DType) -> Ratios | None:
-    """A sum, difference, product or quotient of ratios and a number."""
+    """A sum, difference, product or quotient of ratios and numbers."""
     left, right = inputs
     turned = not isinstance(right, np.ndarray) or right.dtype == object
     if turned:
         left, right = right, left
-    if not isinstance(right, np.ndarray) or right.size != 1 or right.dtype.kind != "f" or not np.isfinite(right):
+    if not isinstance(right, np.ndarray) or right.dtype.kind != "f" or not np.isfinite(right).all():
         return None
-    if isinstance(left, np.ndarray) and left.dtype == object and left.size <= MAX_NUMBERS:
+    if isinstance(left, np.ndarray) and left.dtype == object:
         left = Ratios(left, 1, dtype)
     if not isinstance(left, Ratios):
         return None
-    over = left.over.reshape(np.broadcast_shapes(left.over.shape, right.shape))
-    given, number = replace(left, over=over).as_floats(dtype), Fraction(float(right.reshape(-1)[0]))
+    shape = np.broadcast_shapes(left.over.shape, right.shape)
+    if math.prod(shape) > MAX_NUMBERS:
+        return None
+    given = replace(left, over=np.broadcast_to(left.over, shape)).as_floats(dtype)
+    numbers = [Fraction(float(number)) for number in np.broadcast_to(right, shape).reshape(-1)]
     match node.op_type:
         case "Add":
-            return given.plus(number)
+            return given.plus(numbers)
         case "Sub":
-            return given.negative().plus(number) if turned else given.plus(-number)
-        case "Mul" if number:
-            return given.times(number)
-        case "Div" if number and not turned:
-            return given.times(1 / number)
+            return given.negative().plus(numbers) if turned else given.plus([-number for number in numbers])
+        case "Mul":
+            return given.times(numbers)
+        case "Div" if all(numbers) and not turned:
+            return given.times([1 / number for number in numbers])
     return None

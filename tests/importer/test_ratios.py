@@ -17,7 +17,7 @@ from mccompile.onnxio import OnnxNode, dtype_number
 NUMBERS = (1, 2, 3, 0.5, 0.75, -1, 7, 49, 1.5, 10, 0.25, 0.1, 6, -3, 100, 2.0**-12)
 ROUNDED = ("Floor", "Ceil", "Cast")
 STEPS = {"Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Div": np.divide}
-LAST = 300
+LAST = 200
 
 
 def _chain(seed: str) -> str:
@@ -25,11 +25,13 @@ def _chain(seed: str) -> str:
     r = random.Random(seed)
     dtype = DTYPES[r.choice(["f16", "f32", "f64"])]
     last = 60 if dtype.name == "f16" else LAST
-    floats = np.arange(1, last + 1).astype(dtype.numpy)
-    found: Numbers | Ratios | None = np.array([symbol("n", 1, last)], object)
+    count = r.choice([1, 2])
+    floats = np.repeat(np.arange(1, last + 1)[:, None], count, axis=1).astype(dtype.numpy)
+    found: Numbers | Ratios | None = np.array([symbol("n", 1, last)] * count, object)
     shown = []
     for _ in range(r.randint(1, 4)):
-        op, number = r.choice([*STEPS, *STEPS, "Cast", "Neg"]), np.array([r.choice(NUMBERS)], dtype.numpy)
+        op = r.choice([*STEPS, *STEPS, "Cast", "Neg"])
+        number = np.array(r.choices(NUMBERS, k=r.choice([1, count])), dtype.numpy)
         shown.append(f"{op} {number}")
         if op == "Cast":
             dtype, before = DTYPES[r.choice(["f16", "f32", "f64"])], dtype
@@ -52,15 +54,15 @@ def _chain(seed: str) -> str:
     if told is None:
         return "not rounded"
     wanted = {"Floor": np.floor, "Ceil": np.ceil, "Cast": np.trunc}[op](floats)
-    assert [value(told[0], {"n": n}) for n in range(1, last + 1)] == wanted.tolist(), (shown, op)
+    assert [[value(t, {"n": n}) for t in told] for n in range(1, last + 1)] == wanted.tolist(), (shown, op)
     return "followed"
 
 
 @pytest.mark.parametrize("part", range(4))
 def test_ratios_are_what_floats_are_rounded_to(part: int) -> None:
     with np.errstate(all="ignore"):
-        ended = Counter(_chain(f"{part} {seed}") for seed in range(400))
-    assert ended["followed"] >= 80, ended
+        ended = Counter(_chain(f"{part} {seed}") for seed in range(250))
+    assert ended["followed"] >= 60, ended
 
 
 def test_products_that_floats_change_are_not_followed() -> None:

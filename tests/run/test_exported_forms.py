@@ -323,3 +323,18 @@ def test_lengths_behind_convolutions_in_floats(stride: int, tmp_path: Path) -> N
     m.node("Add", [x, m.node("Cast", [steps], to=TensorProto.FLOAT)], "y")
     feeds = [{"x": _floats(1, 4, t)} for t in (1, 6, 7, 8, 40)]
     _compare(_model(m, {"y": TensorProto.FLOAT}), tmp_path, feeds, dims={"t": "1..40"})
+
+
+def test_sizes_of_each_axis_by_its_own_scale(tmp_path: Path) -> None:
+    """PyTorch before opset 11: shape[2:] as floats, by one scale for each axis, rounded down."""
+    m = Maker()
+    x = m.input("x", (1, 2, "h", "w"))  # type: ignore[arg-type]
+    shape = m.node("Shape", [x])
+    floats = m.node("Cast", [m.node("Slice", [shape, m.const(np.array([2])), m.const(np.array([4]))])], to=1)
+    wanted = m.node("Floor", [m.node("Mul", [floats, m.const(np.float32([0.5, 1.25]))])])
+    others = m.node("Slice", [shape, m.const(np.array([0])), m.const(np.array([2]))])
+    sizes = m.node("Concat", [others, m.node("Cast", [wanted], to=I64)], axis=0)
+    m.node("Resize", [x, "", "", sizes], "y", mode="nearest",
+           coordinate_transformation_mode="asymmetric", nearest_mode="floor")  # fmt: skip
+    feeds = [{"x": _floats(1, 2, h, w)} for h, w in ((2, 4), (5, 8), (8, 5))]
+    _compare(_model(m, {"y": TensorProto.FLOAT}), tmp_path, feeds, dims={"h": "2..8", "w": "4..8"})
