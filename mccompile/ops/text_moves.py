@@ -220,18 +220,18 @@ def import_gather_nd(n: Import) -> None:
 
 @onnx_op("ScatterElements", domain=TEXT, tolerance={})
 def import_scatter_elements(n: Import) -> None:
+    _require_written(n)
     x, indices, updates = _with_room(n, 0, 2)
     assert x is not None
     assert indices is not None
     _over_bytes(n, [x, _for_each_byte(n, indices, x.shape[-1]), updates], axis=_own_axis(n, "axis", 0))
-    _require_written(n)
 
 
 @onnx_op("ScatterND", domain=TEXT, tolerance={})
 def import_scatter_nd(n: Import) -> None:
+    _require_written(n)
     _require_tuples(n, 0)
     _over_bytes(n, _with_room(n, 0, 2))
-    _require_written(n)
 
 
 def _require_tuples(n: Import, batch: int) -> None:
