@@ -101,7 +101,10 @@ class Dim(Sum):
     def __mul__(self, other: int) -> int:
         if not isinstance(other, int):
             return NotImplemented
-        return polynomial(product(terms_of(self), terms_of(other)))
+        made = polynomial(product(terms_of(self), terms_of(other)))
+        if not isinstance(made, Dim) or made.low >= 0 or min(span(self)[0], span(other)[0]) < 0:
+            return made
+        return Sum.__new__(Dim, made.terms, 0, bound(made))  # what its terms alone do not tell
 
     __rmul__ = __mul__
 
@@ -112,6 +115,9 @@ class Dim(Sum):
             return (-self) // -other
         if other == 1:
             return self
+        near = _near_quotient(self, other)
+        if near is not None:
+            return near
         undivided = {m: c for m, c in self.terms if not m or c % other}
         if any(undivided) and all(c < 0 for m, c in undivided.items() if m):  # rounded up as (n + 1) // 2 is
             whole = polynomial({m: c // other for m, c in self.terms if m not in undivided})
@@ -373,6 +379,25 @@ def _quotient(left: int, right: int) -> int:
         if span(rest)[1] < 0 <= span(right + rest)[0]:  # (n * k + k - 1) // k is n
             return done - 1
     raise UndecidedError(f"{left} // {right} depends on {ranges(left, right)}", operator.floordiv, left, right)
+
+
+def _near_quotient(of: Dim, by: int) -> int | None:
+    """``of // by`` where that is always a quotient in ``of`` and the same number; None where no quotient is so near.
+
+    A window of 3 at stride 2 whose pads keep all of n pixels but every other one leaves n + (n + 1) // 2 - n // 2 - 2
+    pixels to go: half of that is (n + 1) // 2 - 1.
+    """
+    if sum(bool(m) for m, _ in of.terms) < 2:  # (n // 2 + 1) // 2 is one quotient
+        return None
+    atoms = [m[0] for m, _ in of.terms if len(m) == 1]
+    within = [m[0] for a in atoms if isinstance(a, Least) for m, _ in a.left.terms if len(m) == 1]
+    for atom in dict.fromkeys([*atoms, *within]):
+        if isinstance(atom, Quotient):
+            quotient = polynomial({(atom,): 1})
+            low, high = span(of - quotient * by)
+            if low // by == high // by:
+                return quotient + low // by
+    return None
 
 
 def _combined(left: int, right: int, sign: int) -> int:

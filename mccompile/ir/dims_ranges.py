@@ -64,6 +64,8 @@ def range_of(terms: Terms) -> Range:
         places = (dict(zip(names, at, strict=True)) for at in itertools.product(*(s.values for s in inner)))
         tried = [value_of(terms, at) for at in places if all(_may_be(s, at) for s in inner)]
         return min(tried), max(tried)
+    if len(inner) == 1 and (steps := period_of(terms)) is not None:
+        return _range_of_periods(terms, inner[0], steps)
     atoms = list(dict.fromkeys(a for m, _ in terms for a in m))
     extremes = [a for a in atoms if isinstance(a, Least)]
     if extremes and sum(map(_extremes_in, atoms)) <= MAX_EXTREMES:
@@ -137,6 +139,45 @@ def _range_of_square(terms: Terms, atoms: list[Atom], squared: Atom) -> Range:
         places = {low, high, *(min(max(n, low), high) for n in (vertex, vertex + 1))}
         found += [constant + (slope + bend * n) * n for n in places]
     return min(found), max(found)
+
+
+# -- periods ---------------------------------------------------------------------------------------------------
+def _range_of_periods(terms: Terms, s: Symbol, steps: int) -> Range:
+    """The range of a sum that is more by the same after so many steps of its one symbol: it is least and largest in
+    the first of these periods, or in the last.
+
+    3 * ((n + 2) // 3) - n is 0, 2, 1, 0, 2, ..
+    """
+    tried = [value_of(terms, {s.name: at}) for at in (*s.values[:steps], *s.values[-steps:])]
+    return min(tried), max(tried)
+
+
+def period_of(terms: Terms) -> int | None:
+    """So many steps of its one symbol after which a sum is more by the same each time; None if it has no such, or too
+    many to try them."""
+    found = _period_and_rise(terms) if len(symbols_in(terms)) == 1 else None
+    return found[0] if found is not None and 2 * found[0] <= MAX_TRIED else None
+
+
+def _period_and_rise(terms: Terms) -> tuple[int, int] | None:
+    """A period of a sum, and by how much it is more behind one."""
+    parts: list[tuple[int, int]] = []
+    for m, c in terms:
+        match m:
+            case ():
+                continue
+            case (Symbol(choices=(), under=()) as s,):
+                parts.append((1, c * s.step))
+            case (Quotient(of, by),):
+                inner = _period_and_rise(of.terms)
+                if inner is None:
+                    return None
+                times = by // math.gcd(by, inner[1])
+                parts.append((inner[0] * times, c * (inner[1] * times // by)))
+            case _:
+                return None
+    steps = math.lcm(*(own for own, _ in parts))
+    return steps, sum(rise * (steps // own) for own, rise in parts)
 
 
 # -- quotients -------------------------------------------------------------------------------------------------

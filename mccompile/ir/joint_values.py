@@ -17,8 +17,7 @@ import itertools
 import math
 
 from mccompile.ir.dims import Dim, symbols, value
-from mccompile.ir.dims_ranges import MAX_TRIED
-from mccompile.ir.dims_terms import Quotient, Symbol
+from mccompile.ir.dims_ranges import MAX_TRIED, period_of
 
 
 def joint_values(*numbers: int) -> frozenset[tuple[int, ...]] | None:
@@ -34,17 +33,4 @@ def joint_values(*numbers: int) -> frozenset[tuple[int, ...]] | None:
 def period(number: int) -> int | None:
     """So many steps of its one symbol after which an extent is more by the same each time; None if it has no such, or
     too many."""
-    if not isinstance(number, Dim) or len(symbols(number)) != 1:
-        return None
-    found = 1
-    for monomial, _ in number.terms:
-        if len(monomial) > 1 or not all(isinstance(a, Symbol) or _is_step(a) for a in monomial):
-            return None
-        found = math.lcm(found, *(a.by for a in monomial if isinstance(a, Quotient)))
-    return found if found <= MAX_TRIED // 2 else None
-
-
-def _is_step(atom: object) -> bool:
-    """Whether an atom is a quotient of a sum that is linear in a symbol."""
-    inner = atom.of.terms if isinstance(atom, Quotient) else ()
-    return bool(inner) and all(len(m) <= 1 and all(isinstance(a, Symbol) for a in m) for m, _ in inner)
+    return period_of(number.terms) if isinstance(number, Dim) else None

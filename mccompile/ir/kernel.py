@@ -309,7 +309,7 @@ class KernelModule:
         if unknown:
             raise InternalError(f"nothing gives or counts the extent {unknown[0]}")
         for b in self.buffers:
-            if b.kept and b not in written and b.type.count:
+            if b.kept and b not in written and b.type.count != 0:
                 raise InternalError(f"{b.role} {b.name} is never written")
         self._verify_state(known)
 

@@ -81,7 +81,7 @@ def import_concat(n: Import) -> None:
     if any(v.type.rank == 0 for v in operands):
         raise n.error("numbers without axes cannot be joined")
     axis = n.axis(n.required("axis", int), len(operands[0].shape))
-    filled = [v for v in operands if v.type.count] or operands  # where nothing has elements, extents add up still
+    filled = [v for v in operands if v.type.count != 0] or operands  # extents of what has no elements add up still
     longer = sum(v.shape[axis] for v in operands if v not in filled and _fits(v.shape, axis, filled[0].shape))
     if longer:
         joined = filled[0] if len(filled) == 1 else n.inner(Concat(axis), filled, "joined")

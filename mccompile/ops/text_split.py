@@ -86,7 +86,7 @@ def import_string_split(n: Import) -> None:
     most = capacity // len(delimiter.encode()) + 1 if delimiter else (capacity + 1) // 2
     if splits is not None and splits >= 0:
         most = min(most, splits + 1)
-    if not x.type.count:
+    if x.type.count == 0:
         n.narrow_result = "string"
         n.bind(0, filled(n, 0, U8, (*x.shape[:-1], 0, capacity), "parts"))
         if len(n.outputs) > 1:

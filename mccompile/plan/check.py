@@ -222,7 +222,7 @@ def _kept(program: Program, b: Buffer, keep_inputs: bool) -> bool:
     """True of what has to hold to the end: of state, what it is next."""
     kept_input = keep_inputs and b not in program.module.state.values()
     wanted = b.kept or (b.role == "input" and (kept_input or b.space == "caller"))
-    return wanted and b.type.count > 0
+    return wanted and b.type.count != 0
 
 
 def _check_state(program: Program) -> None:

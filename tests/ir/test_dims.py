@@ -265,3 +265,53 @@ def test_the_negative_of_a_count_is_below_0() -> None:
     assert not -n >= 0
     assert bool(-n)
     assert abs(-n) == n
+
+
+def _same_window(e: int, kernel: int, stride: int, upper: bool) -> tuple[int, int, int]:
+    """The pads that keep an extent but for the stride, as auto_pad says, and what windows of these make of it."""
+    whole = maximum((-(-e // stride) - 1) * stride + kernel - e, 0)
+    small = whole // 2
+    large = maximum(whole - small, 0)
+    before, behind = (small, large) if upper else (large, small)
+    return before, behind, (e + before + behind - kernel) // stride + 1
+
+
+@pytest.mark.parametrize("ends", [(16, 64), (1, 64), (1, 4000), (32, 8192)])
+@pytest.mark.parametrize(("kernel", "stride"), [(3, 2), (2, 2), (5, 2), (7, 2), (3, 3), (5, 3), (1, 1), (2, 3)])
+def test_windows_that_keep_an_extent_but_for_the_stride(kernel: int, stride: int, ends: tuple[int, int]) -> None:
+    for upper in (True, False):
+        extent = symbol("w", *ends)
+        for _ in range(4):
+            before, behind, out = _same_window(extent, kernel, stride, upper)
+            assert span(before)[0] >= 0
+            assert span(behind)[0] >= 0
+            assert out == -(-extent // stride)
+            extent = out
+
+
+@pytest.mark.parametrize("step", [1, 4])
+@pytest.mark.parametrize("seed", range(2))
+def test_quotients_of_quotients_are_those_of_numbers(seed: int, step: int) -> None:
+    """Of extents that have few values, of which the ranges are exact, and of such that have too many to try them."""
+    rng = np.random.default_rng([seed, step])
+    for low, high in ((8, 20), (12, 64), (8, 4000)):
+        w, values = symbol("w", low, high, step), np.arange(low, high + 1, step)
+        pool = [(w, values), ((w + 1) // 2, (values + 1) // 2), (w // 3, values // 3)]
+        for _ in range(25 if high < 100 else 8):
+            (a, x), (b, y) = (pool[i] for i in rng.integers(0, len(pool), 2))
+            i, j, more, by = (int(n) for n in rng.integers((-2, -2, -9, 2), (4, 3, 10, 6)))
+            made, truth = (a * i + b * j + more) // by, (x * i + y * j + more) // by
+            assert [value(made, {"w": int(n)}) for n in values[::7]] == truth[::7].tolist()
+            if isinstance(made, Dim) and low + high < 100:
+                assert span(made) == (truth.min(), truth.max())
+            assert span(made)[0] <= truth.min() <= truth.max() <= span(made)[1]
+            if isinstance(made, Dim) and made.atoms < 7:
+                pool.append((made, truth))
+
+
+def test_a_product_of_what_is_not_negative_is_not() -> None:
+    h, w = symbol("h", 1, 3000), symbol("w", 1, 3000)
+    area = (h // 2 - h // 4) * (w // 2 - w // 4)
+    assert span(area)[0] == 0
+    assert area
+    assert area > 0

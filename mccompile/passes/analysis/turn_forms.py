@@ -289,7 +289,7 @@ class Turn:
         assert b is not None
         order = node.op.weight_axes
         assert order is not None
-        if not a.type.count or not b.type.count:
+        if 0 in (a.type.count, b.type.count):
             raise UnknownFormError(f"{node.where} multiplies nothing")
         constants = {v for v in (a, b) if isinstance(self.graph.constants.get(v), np.ndarray)}
         rows = a.type.count // a.shape[-1]

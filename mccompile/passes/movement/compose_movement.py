@@ -107,7 +107,7 @@ def run(graph: Graph, remarks: Remarks) -> int:
     composer = _Composer(Rewriter(graph), remarks)
     changes = 0
     for node in composer.r.nodes():
-        if len(node.results) == 1 and is_plain(node) and node.result.type.count:
+        if len(node.results) == 1 and is_plain(node) and node.result.type.count != 0:
             op = node.op
             changes += composer.concat(node, op.axis) if isinstance(op, Concat) else composer.movement(node)
     composer.r.finish()

@@ -115,7 +115,7 @@ class _Search(Nodes):
         assert x is not None
         if x.type.varies:
             raise NotACellError("its extents are known at run time only")
-        if not x.type.count:
+        if x.type.count == 0:
             raise NotACellError("its weights are multiplied by nothing")
         rows = x.type.count // x.shape[-1] if x is a else 1
         looked = Turn(self.graph, self.producers, rows, {}, lambda v: True)

@@ -121,7 +121,7 @@ class _Body:
             raise NotACellError("the extents of its states are known at run time only")
         if len({v.type.count for v in before}) > 1:
             raise NotACellError("its states have different extents")
-        if not h.type.count:
+        if h.type.count == 0:
             raise NotACellError("its states have no elements")
         units, rows = extents_of(h)
         turn = Turn(self.inside, self.producers, rows, before, lambda v: bool(self.depends.get(v)))
