@@ -368,6 +368,24 @@ def exact(left: int, right: int) -> int | None:
     return found if found * right == left else None
 
 
+def shares(of: int, by: int) -> list[int]:
+    """How many times ``by`` may be taken out of ``of``, by what the one has of each term of the other.
+
+    >>> h, w = symbol("h", 1, 9), symbol("w", 1, 9)
+    >>> shares(h * w + 2 * h + 1, w + 2), shares(4 * h + 9, 4)
+    ([h], [h+2])
+    >>> shares(h * (w + w // 2) + w // 2, w + w // 2)
+    [h+1, h]
+    """
+    if not isinstance(of, Dim) or not by:
+        return [0 if isinstance(by, Dim) or not by else of // by]
+    if not isinstance(by, Dim):
+        return [polynomial({m: c // by for m, c in of.terms if not m or c % by == 0})]
+    single = [term for term in by.terms if len(term[0]) == 1]
+    leads = single if len(single) == sum(bool(m) for m, _ in by.terms) else [None]
+    return list(dict.fromkeys(polynomial(divided(of.terms, by.terms, lead)[0]) for lead in leads))
+
+
 def _quotient(left: int, right: int) -> int:
     """``left / right`` where what is left is below ``right`` in every run: of a product, one of its factors."""
     if not isinstance(left, Dim) and left == 0:

@@ -142,9 +142,12 @@ def without(factors: Monomial, some: Monomial) -> Monomial | None:
     return tuple(rest)
 
 
-def divided(left: Terms, right: Terms) -> tuple[dict[Monomial, int], dict[Monomial, int]]:
-    """Long division of polynomials as far as it goes: the quotient, and what is left."""
-    lead, factor = max(right, key=_lead)
+def divided(
+    left: Terms, right: Terms, first: Term | None = None
+) -> tuple[dict[Monomial, int], dict[Monomial, int]]:
+    """Long division of polynomials as far as it goes: the quotient, and what is left. ``first`` is the term of
+    ``right`` that is looked for, where all of them have one atom at most."""
+    lead, factor = first or max(right, key=_lead)
     done, rest, todo = dict[Monomial, int](), dict[Monomial, int](), dict(left)
     while todo:
         top, count = max(todo.items(), key=_lead)

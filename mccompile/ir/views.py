@@ -7,12 +7,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from mccompile._cached import cached
 from mccompile._dataclass import dataclass
 from mccompile.ir.affine import Affine
-from mccompile.ir.dims import bound, exact, span, value, varies
+from mccompile.ir.dims import Dim, bound, exact, shares, span, value, varies
 from mccompile.ir.errors import InternalError
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import DType, Factor, Layout, Shape, TensorType, is_linear, row_major
@@ -121,7 +121,34 @@ class View:
     def is_inside(self) -> bool:
         """Whether it is known to lie inside of its buffer, or has no elements."""
         low, high = self.covered()
-        return not bound(self.count) or (low >= 0 and high < self.buffer.elements)
+        return not bound(self.count) or (low >= 0 and high < self.buffer.elements) or self._is_inside_by_axes()
+
+    def _is_inside_by_axes(self) -> bool:
+        """Whether it is known to stay inside of each stored axis of its buffer: where two axes vary, their ranges
+        tell what that of an offset, top * pitch + left, does not."""
+        if not self.varies:
+            return False
+        extents = self.buffer.extents
+        pitches = _dense_strides(extents)
+        before, behind = [0] * len(extents), [0] * len(extents)
+        for f, s in zip(self.factors, self.strides, strict=True):
+            reach = f.extent(self.shape) - 1
+            if not reach or not s:
+                continue
+            steps = [(exact(s, pitch), axis) for axis, pitch in enumerate(pitches) if extents[axis] != 1]
+            step, axis = next((found for found in steps if found[0] is not None), (None, 0))
+            if step is None:
+                return False
+            beyond = before if span(step)[0] < 0 else behind
+            beyond[axis] += step * reach
+        least = [-span(less)[0] for less in before]
+        most = [e - 1 - more for e, more in zip(extents, behind, strict=True)]
+
+        def fits(at: tuple[int, ...]) -> bool:
+            ends = zip(at, least, most, strict=True)
+            return all(span(one)[0] >= low and span(high - one)[0] >= 0 for one, low, high in ends)
+
+        return any(map(fits, _coordinates(self.offset, extents, pitches)))
 
     def covered(self) -> tuple[int, int]:
         """Between which elements of its buffer it lies, as far as the ranges of its extents tell."""
@@ -237,6 +264,26 @@ class View:
         steps = [sum(s * m.coefs[k] for s, m in zip(strides, maps, strict=True)) for k in range(len(loops))]
         start = self.offset + sum(s * m.const for s, m in zip(strides, maps, strict=True))
         return View(self.buffer, loops, row_major(len(loops)), tuple(steps), start)
+
+
+def _coordinates(place: int, extents: Shape, pitches: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """Coordinates of a place in an array whose axes have such extents and pitches: ways to take a sum apart, by which
+    of the axes that vary have a part in it. None of them need be in its range.
+
+    >>> from mccompile.ir.dims import symbol
+    >>> h, w = symbol("h", 1, 99), symbol("w", 1, 99)
+    >>> for found in _coordinates(h // 2 * (w + 2) + w // 2, (h + 2, w + 2), (w + 2, 1)): print(found)
+    ((h//2), (w//2))
+    (0, (h//2)*w+2*(h//2)+(w//2))
+    """
+    if not pitches:
+        yield ()
+        return
+    pitch, others = pitches[0], pitches[1:]
+    parts = [0] if extents[0] == 1 else shares(place, pitch)
+    for part in dict.fromkeys([*parts, 0] if isinstance(pitch, Dim) else parts):
+        for rest in _coordinates(place - part * pitch, extents[1:], others):
+            yield part, *rest
 
 
 def _dense_strides(extents: Shape) -> tuple[int, ...]:

@@ -10,7 +10,8 @@ import numpy as np
 
 from mccompile._dataclass import dataclass
 from mccompile.ir import expr as ex
-from mccompile.ir.dims import bound
+from mccompile.ir.dims import bound, ranges
+from mccompile.ir.dims_hints import FIX
 from mccompile.ir.errors import CompileError, InternalError
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.kernel import Block, Call, Condition, Fill, KernelModule, Logical
@@ -382,9 +383,21 @@ def lower(
     chosen = {g: choices_of(g) for g in (graph, *graph.all_regions())}
     builder = _Builder(graph, target, _storage(graph, chosen[graph]), ports)
     _lower_nodes(graph, chosen, builder)
+    _require_inside(builder.steps)
     builder.module.body = Block(tuple(builder.steps))
     builder.module.verify()
     return Lowered(builder.module, {n.results[0].name: c for of in chosen.values() for n, c in of.items()})
+
+
+def _require_inside(steps: Sequence[Call | Fill]) -> None:
+    """CompileError where the ranges of extents do not tell that a view stays inside of its buffer."""
+    for step in steps:
+        for v in (step.view,) if isinstance(step, Fill) else (*step.inputs, *step.results):
+            if v is not None and v.varies and not v.is_inside:
+                rule = f"it is not known for all extents that {v.offset} lies inside of {list(v.buffer.extents)}"
+                told = f"{rule}, where {ranges(v.offset, *v.buffer.extents)}"
+                where = f"{step.op.name} ({', '.join(step.origins)})" if isinstance(step, Call) else v.buffer.name
+                raise CompileError(told, where=where, hint=f"{FIX}: --dim NAME=N", code="open-extents")
 
 
 Choices = Mapping[Graph, Mapping[Node, Choice]]
