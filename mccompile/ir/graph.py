@@ -109,14 +109,14 @@ class Node:
         return [*self.op.numbers, *self.op.varying, *(e for v in (*self.inputs, *self.results) for e in v.shape)]
 
     def at_bounds(self) -> Node:
-        """The node on operands and results of the largest extents that they may have, for who plans for these: as
-        it is where nothing varies."""
+        """The node on operands and results of the largest extents that they may have, with the largest pads, for who
+        plans for these: as it is where nothing varies."""
         if not self.varies:
             return self
         seen = {v: Value(v.name, v.type.at_bounds()) for v in (*self.inputs, *self.results) if v.type.varies}
         operands = [None if v is None else seen.get(v, v) for v in self.operands]
         results, extras = ([seen.get(v, v) for v in of] for of in (self.results, self.extras))
-        return replace(self, operands=operands, results=results, extras=extras)
+        return replace(self, op=self.op.at_bounds(), operands=operands, results=results, extras=extras)
 
     @property
     def where(self) -> str:

@@ -128,6 +128,10 @@ class Op:
         """What in its attributes is known at run time only."""
         return tuple(_varying([getattr(self, f.name) for f in dataclasses.fields(self)]))
 
+    def at_bounds(self) -> Op:
+        """The operator for who plans for the largest extents: what it says of them at its largest, as pads."""
+        return self
+
     def binds(self, types: Sequence[TensorType | None]) -> bool:
         """Whether operands and results are to be stored alike; ``types`` are those of the operands."""
         return self.layouts is Layouts.ALIKE

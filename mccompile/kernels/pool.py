@@ -10,7 +10,7 @@ import numpy as np
 
 from mccompile._dataclass import dataclass
 from mccompile.ir import expr as ex
-from mccompile.ir.dims import may_reach, span, varies
+from mccompile.ir.dims import bound, may_reach, span, varies
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call
 from mccompile.ir.types import I32
@@ -26,7 +26,7 @@ from mccompile.kernels.conv.channel_windows import (
     window_of,
     window_turns,
 )
-from mccompile.kernels.conv.line_ends import known_ends, line_shifts
+from mccompile.kernels.conv.line_ends import known_ends
 from mccompile.kernels.conv.strips import Strip
 from mccompile.kernels.model.lanes import loaded, no_vectors
 from mccompile.kernels.model.parts import Turns, axes
@@ -190,12 +190,11 @@ def _no_lanes(node: Node, target: Target) -> str:
 
 def _never_misses(window: Window, axis: int, out: int, extent: int) -> bool:
     """False if a window may lie altogether outside of an axis whose extent varies."""
-    if not varies([out, extent]):
-        return True  # `PoolWindow.empty` says
     stride, dilation, pad = window.strides[axis], window.dilations[axis], window.pads[axis]
-    shifts = line_shifts(out, extent, stride)
-    begins = shifts is not None and min(shifts) > -stride - pad  # (out - 1) * stride - pad < extent
-    return begins and pad <= (window.kernel[axis] - 1) * dilation and span(extent)[0] >= dilation
+    if not varies([out, extent, pad]):
+        return True  # `PoolWindow.empty` says
+    begins = span(extent - (out - 1) * stride + pad)[0] > 0
+    return begins and bound(pad) <= (window.kernel[axis] - 1) * dilation and span(extent)[0] >= dilation
 
 
 class PoolChannels(Variant):
@@ -205,13 +204,17 @@ class PoolChannels(Variant):
     kernel = "pool.channels"
     params = PoolWindow
     may_share = False
+    pads_of_run = True
 
     def takes(self, node: Node) -> bool:
         op, x, y = node.op, node.inputs[0], node.results[0]
         assert isinstance(op, Pool)
-        if varies([x.shape[1]]) or not known_ends(y.shape[-1], x.shape[-1], op.strides[-1]):
+        pad = op.pads[len(op.strides) - 1]
+        if varies([x.shape[1]]) or not known_ends(y.shape[-1], x.shape[-1], op.strides[-1], pad):
             return False
-        if op.kernel[-1] > MOST_TAPS_OF_RUN and varies([x.shape[-1], y.shape[-1]]):
+        if varies(op.pads) and op.count_pad:
+            return False
+        if op.kernel[-1] > MOST_TAPS_OF_RUN and varies([x.shape[-1], y.shape[-1], pad]):
             return False
         return all(_never_misses(op.window, a, y.shape[2 + a], x.shape[2 + a]) for a in range(len(op.kernel)))
 
@@ -235,8 +238,10 @@ class PoolChannels(Variant):
         result = b.result(0)
         extras = [plane_last(b.read(v).broadcast(result.shape)) for v in node.extras]
         source, result = plane_last(b.read(node.inputs[0])), plane_last(result)
+        op = node.op
+        assert isinstance(op, Pool)
         assert isinstance(offer.params, PoolWindow)
-        window = fit_line_ends(offer.params, result.shape[2], source.shape[2])
+        window = fit_line_ends(offer.params.of_run(op.pads), result.shape[2], source.shape[2])
         b.call(self.kernel, [source], [result], params=window, extras=extras)
 
     def parallel(self, call: Call, target: Target) -> list[Turns]:

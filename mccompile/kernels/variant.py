@@ -158,6 +158,14 @@ class Variant:
     rereads: ClassVar[tuple[int, ...]] = ()
     """Operands whose elements are read many times: where there is a cache, neighbours are to stay neighbours."""
 
+    pads_of_run: ClassVar[bool] = False
+    """Whether a template that is not generic does for windows whose pads are known at run time only."""
+
+    def runs(self, node: Node) -> bool:
+        """Whether the template does for the extents and the pads of a node, of which some are known at run time."""
+        told = self.pads_of_run or self.kernel.endswith(".generic") or not varies(getattr(node.op, "pads", ()))
+        return told and self.takes(node)
+
     def takes(self, node: Node) -> bool:
         """Whether the template does for a node whose extents are known at run time only.
 
@@ -270,7 +278,7 @@ class Plain(Variant):
 def varies_in_batch(node: Node) -> bool:
     """Whether no extent of a node but that of the first axis, which its template loops over, depends on the run."""
     tensors = [v for v in (*node.operands, *node.results) if v is not None]
-    return not varies([*node.op.numbers, *(e for v in tensors for e in v.shape[1:])])
+    return not varies([*node.op.numbers, *node.op.varying, *(e for v in tensors for e in v.shape[1:])])
 
 
 def scalar_estimate(node: Node) -> float:

@@ -11,6 +11,7 @@ import numpy as np
 from mccompile._dataclass import dataclass
 from mccompile.ir import expr as ex
 from mccompile.ir.affine import combine, loop
+from mccompile.ir.dims import bound, varies
 from mccompile.ir.graph import Value
 from mccompile.ir.op import Kind, Layouts, Op, TypeRuleError
 from mccompile.ir.scalar import Array
@@ -44,6 +45,9 @@ class Conv(Op):
     pads: tuple[int, ...]
     dilations: tuple[int, ...]
     groups: int = 1
+
+    def at_bounds(self) -> Conv:
+        return replace(self, pads=tuple(map(bound, self.pads))) if varies(self.pads) else self
 
     @property
     def multilinear(self) -> tuple[int, ...]:

@@ -43,6 +43,9 @@ class ConvTranspose(Op):
     output_padding: tuple[int, ...]
     groups: int = 1
 
+    def at_bounds(self) -> ConvTranspose:
+        return replace(self, pads=tuple(map(bound, self.pads))) if varies(self.pads) else self
+
     @property
     def multilinear(self) -> tuple[int, ...]:
         return (0, 1)

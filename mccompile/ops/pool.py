@@ -10,7 +10,7 @@ import numpy as np
 
 from mccompile._dataclass import dataclass
 from mccompile.ir.affine import combine
-from mccompile.ir.dims import varies
+from mccompile.ir.dims import bound, varies
 from mccompile.ir.op import Kind, Layouts, Op, TypeRuleError
 from mccompile.ir.ranges import Range, averaged, summed
 from mccompile.ir.scalar import Array, uniform
@@ -44,6 +44,9 @@ class Pool(Op):
     dilations: tuple[int, ...]
     ceil: bool = False
     count_pad: bool = False
+
+    def at_bounds(self) -> Pool:
+        return replace(self, pads=tuple(map(bound, self.pads))) if varies(self.pads) else self
 
     @property
     def multilinear(self) -> tuple[int, ...]:

@@ -121,7 +121,7 @@ def _rivals(graph: Graph, target: Target, growth: int) -> Iterator[tuple[str, No
         if node.op.name == "reshape" or name in seen:
             continue
         seen.add(name)
-        able = [v for v in candidates(node.op.name) if not node.varies or v.takes(node)]
+        able = [v for v in candidates(node.op.name) if not node.varies or v.runs(node)]
         planned = node.at_bounds()
         offers = [o for v in able for o in v.offers(planned, target, graph.constants)]
         offers = [o for o in offers if o.growth_bytes <= growth]

@@ -5,10 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+import mccompile
+from mccompile.ir.dims import UndecidedError
+from mccompile.ir.errors import CompileError
+from mccompile.ir.views import View
+from mccompile.kernels.conv.channels import ConvChannels
 from tests.support.runs import compare
+from tests.support.small_models import Maker
 
 F32 = TensorProto.FLOAT
 EXTENTS = [(1, 1), (2, 5), (3, 4), (9, 6), (8, 8)]
@@ -78,3 +85,85 @@ def test_images_of_two_extents(stride: int, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     feeds = [{"x": rng.standard_normal((1, 8, *s)).astype(np.float32)} for s in EXTENTS]
     compare(model, tmp_path, feeds, 1e-6, 1e-6, target="generic", dims={"n": "1..50", "m": "1..40"})
+
+
+LINES = [(16, 17), (33, 40), (64, 63), (17, 64)]
+DIMS = {"h": "16..64", "w": "16..64"}
+
+
+def _backbone(levels: int, depthwise: bool = False) -> onnx.ModelProto:
+    """Levels, each of half the lines and columns, as TensorFlow pads them."""
+    m = Maker(opset=13)
+    v = m.input("x", [1, 3, "h", "w"])
+    for level in range(levels):
+        groups, read = (8 if depthwise and level else 1), (8 if level else 3)
+        weights = m.weight((8, read // groups, 3, 3))
+        auto_pad = "SAME_LOWER" if level == 2 else "SAME_UPPER"
+        v = m.node("Relu", [m.node("Conv", [v, weights], group=groups, strides=[2, 2], auto_pad=auto_pad)])
+    return m.model([v])
+
+
+def _pools() -> onnx.ModelProto:
+    m = Maker(opset=13)
+    same = {"strides": [2, 2], "auto_pad": "SAME_UPPER"}
+    v = m.node("Conv", [m.input("x", [1, 3, "h", "w"]), m.weight((8, 3, 3, 3))], **same)
+    for op, kernel in (("AveragePool", [3, 3]), ("MaxPool", [5, 7])):
+        v = m.node(op, [v], kernel_shape=kernel, **same)
+    return m.model([v])
+
+
+def _padded(levels: int) -> onnx.ModelProto:
+    """The same pads, computed of shapes."""
+    m = Maker(opset=13)
+    v = m.input("x", [1, 3, "h", "w"])
+    none, one, two, three = (m.const(np.array([n] * 2)) for n in range(4))
+    for _ in range(levels):
+        extents = m.node("Slice", [m.node("Shape", [v]), m.const(np.array([2])), m.const(np.array([4]))])
+        half = m.node("Div", [m.node("Add", [extents, one]), two])
+        seen = m.node("Add", [m.node("Mul", [m.node("Sub", [half, one]), two]), three])
+        more = m.node("Max", [m.node("Sub", [seen, extents]), none])
+        before = m.node("Div", [more, two])
+        pads = m.node("Concat", [none, before, none, m.node("Sub", [more, before])], axis=0)
+        v = m.node("Conv", [m.node("Pad", [v, pads]), m.weight((3, 3, 3, 3))], strides=[2, 2])
+    return m.model([v])
+
+
+CHAINS = {
+    "convolutions": _backbone(5),
+    "depthwise": _backbone(3, depthwise=True),
+    "pools": _pools(),
+    "computed": _padded(3),
+}
+
+
+@pytest.mark.parametrize("target", ["generic", "native"])
+@pytest.mark.parametrize("name", CHAINS)
+def test_windows_behind_each_other_keep_extents_but_for_strides(name: str, target: str, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    feeds = [{"x": rng.standard_normal((1, 3, *s)).astype(np.float32)} for s in LINES]
+    compare(CHAINS[name], tmp_path, feeds, 2e-4, 2e-4, target=target, dims=DIMS)
+
+
+def test_pads_of_the_run_go_by_vectors(tmp_path: Path) -> None:
+    used: set[str] = set()
+    for name in ("convolutions", "depthwise", "pools"):
+        made = mccompile.compile(CHAINS[name], tmp_path / name, target="x86-64-v3", dims=DIMS)
+        used |= {step["kernel"] for step in made.report["steps"]}
+    assert {"conv.channels", "conv.depthwise", "pool.channels"} <= used
+    assert not {"conv.generic", "pool.generic"} & used
+
+
+def test_what_cannot_be_planned_is_left_to_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def undecided(*_: object) -> str:
+        raise UndecidedError("it depends")
+
+    monkeypatch.setattr(ConvChannels, "offer", undecided)
+    made = mccompile.compile(CHAINS["convolutions"], tmp_path, target="x86-64-v3", dims=DIMS)
+    assert "conv.generic" in {step["kernel"] for step in made.report["steps"]}
+
+
+def test_a_view_that_may_be_outside_names_its_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(View, "_is_inside_by_axes", lambda view: False)
+    with pytest.raises(CompileError, match="it is not known for all extents") as e:
+        mccompile.compile(CHAINS["computed"], tmp_path, target="generic", dims=DIMS)
+    assert e.value.where.startswith("pad (node_")

@@ -19,7 +19,7 @@ import functools
 import math
 from collections.abc import Sequence
 from dataclasses import field, replace
-from typing import TypeVar
+from typing import Self, TypeVar
 
 import numpy as np
 
@@ -133,8 +133,7 @@ class ChannelWindow:
     @property
     def whole(self) -> Strip:
         """A whole tile with pixels at all of its columns."""
-        padded = replace(self, pads=(self.pads[0], 0))
-        return Strip(0, self.pixels, self.pixels, padded._columns(0, self.pixels, self.span))
+        return Strip(0, self.pixels, self.pixels, self.with_pad(0)._columns(0, self.pixels, self.span))
 
     def code_of(self, strip: Strip, extent: int) -> tuple[object, ...]:
         """What strips of one tile have in common that are the same code, in lines of their extents."""
@@ -186,8 +185,16 @@ class ChannelWindow:
         return tuple((column, tuple(uses)) for column, uses in sorted(found.items()))
 
     def line_ends(self, out: int, extent: int) -> LineEnds | None:
-        """How a line is cut, if its extent is known at run time only; None if it is not."""
-        return line_ends(self, out, extent) if varies([out, extent]) else None
+        """How a line is cut, if its extent or its pad is known at run time only; None if neither is."""
+        return line_ends(self, out, extent) if varies([out, extent, self.pads[1]]) else None
+
+    def of_run(self, pads: Sequence[int]) -> Self:
+        """The window that was planned for the largest pads, with those that an operator has."""
+        return replace(self, pads=pair(pads[: len(pads) // 2], 0))
+
+    def with_pad(self, pad: int) -> Self:
+        """The window where that is what comes before a line."""
+        return replace(self, pads=(self.pads[0], pad))
 
     def chunks(self) -> list[range]:
         """The taps of a line of the window, those together that are worked off at once."""
@@ -281,8 +288,9 @@ def fit_extents(
 
 
 def fit_line_ends(window: Kind, out: int, extent: int) -> Kind:
-    """The window with tiles of so few pixels that the code of a line's tiles stays small, if its extent varies."""
-    if not varies([out, extent]):
+    """The window with tiles of so few pixels that the code of a line's tiles stays small, if its extent or its pad
+    varies."""
+    if not varies([out, extent, window.pads[1]]):
         return window
     fewest, most = 1, window.pixels
     while fewest < most:  # tiles of more pixels never have less code

@@ -326,7 +326,7 @@ class PixelTile(Tile, Prefetching):
     def strips(self, out: int, extent: int) -> list[PixelStrip]:
         """A line of ``out`` results over ``extent`` pixels as runs of equal tiles; the ends of a line have tiles of
         their own, but with wide windows, where these would be too much code: ragged ones."""
-        if varies([out, extent]):
+        if varies([out, extent, self.pads[1]]):
             return list(self._varying(out, extent))
         strips: list[PixelStrip] = []
         every = (tuple(range(self.rows)),) * self.kernel[1]
@@ -431,11 +431,14 @@ class ConvChannels(Variant):
     kernel = "conv.channels"
     params = PixelTile
     may_share = False
+    pads_of_run = True
 
     def takes(self, node: Node) -> bool:
-        x, result = operand_pair(node)[0], node.results[0]
+        op, x, result = node.op, operand_pair(node)[0], node.results[0]
+        assert isinstance(op, Conv)
         fixed = (1, 2) if len(x.shape) == 5 else (1,)  # channels, and planes
-        return not varies(v.shape[a] for v in (x, result) for a in fixed)
+        of_planes = op.pads[:1] if len(x.shape) == 5 else ()
+        return not varies([*of_planes, *(v.shape[a] for v in (x, result) for a in fixed)])
 
     def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
         if reason := computed(node, constants, 1):
@@ -451,7 +454,9 @@ class ConvChannels(Variant):
         op, chosen = node.op, offer.params
         assert isinstance(op, Conv)
         assert isinstance(chosen, _Chosen)
-        tile, turned = chosen.tile, chosen.turned
+        turned = chosen.turned
+        pads = pair(op.pads[: len(op.strides)], 0)
+        tile = replace(chosen.tile, pads=pads[::-1] if turned else pads)  # it was planned for the largest
         x, w = operand_pair(node)
         result = b.result(0)
         extras = [plane_last(b.read(v).broadcast(result.shape)) for v in node.extras]
@@ -497,7 +502,7 @@ class ConvChannels(Variant):
         assert isinstance(op, Conv | ConvTranspose)
         assert x is not None
         assert w is not None
-        if not alone or p.by_pixels or varies([*x.shape, *y.shape]):
+        if not alone or p.by_pixels or varies([*x.shape, *y.shape, *p.pads]):
             return None
         covering, line = replace(p, covers=True), (y.shape[-2], x.shape[-2])
         (*_, rest), (*_, last_one) = p.strips(*line), covering.strips(*line)

@@ -86,13 +86,15 @@ class ConvDepthwise(Variant):
     kernel = "conv.depthwise"
     params = ChannelWindow
     may_share = False
+    pads_of_run = True
 
     def takes(self, node: Node) -> bool:
         op, (x, w), y = node.op, operand_pair(node), node.results[0]
         assert isinstance(op, Conv)
-        if varies([x.shape[1]]) or not known_ends(y.shape[-1], x.shape[-1], op.strides[-1]):
+        pad = op.pads[len(op.strides) - 1]
+        if varies([x.shape[1]]) or not known_ends(y.shape[-1], x.shape[-1], op.strides[-1], pad):
             return False
-        return has_short_ends(w.shape[2:], (x.shape[-1], y.shape[-1]))
+        return has_short_ends(w.shape[2:], (x.shape[-1], y.shape[-1], pad))
 
     def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
         op, w = node.op, operand_pair(node)[1]
@@ -108,8 +110,10 @@ class ConvDepthwise(Variant):
         extras = [plane_last(b.read(v).broadcast(result.shape)) for v in node.extras]
         packed = b.packed(w, PackedDepthwise(b.target.lanes))
         source, result = plane_last(b.read(x)), plane_last(result)
+        op = node.op
+        assert isinstance(op, Conv)
         assert isinstance(offer.params, ChannelWindow)
-        window = fit_line_ends(offer.params, result.shape[2], source.shape[2])
+        window = fit_line_ends(offer.params.of_run(op.pads), result.shape[2], source.shape[2])
         b.call(self.kernel, [source, packed], [result], params=window, extras=extras)
 
     def parallel(self, call: Call, target: Target) -> list[Turns]:
@@ -126,7 +130,7 @@ class ConvDepthwise(Variant):
         p, x, y = call.params, call.reads[0], call.results[0]
         assert isinstance(p, ChannelWindow)
         assert x is not None
-        if not p.overlaps or p.long or p.strides != (1, 1) or not x.same_elements(y):
+        if not p.overlaps or p.long or varies(p.pads) or p.strides != (1, 1) or not x.same_elements(y):
             return None
         return Staged(replace(p, staged=True), (x.shape[1] + p.reach[0]) * (x.shape[2] + p.reach[1]))
 
@@ -136,7 +140,7 @@ class ConvDepthwise(Variant):
         assert isinstance(p, ChannelWindow)
         assert x is not None
         goes = target.can("A64") and p.dilations[1] == 1 and p.taps >= p.kernel[1]
-        if not goes or p.staged or varies([*x.shape, *y.shape]):
+        if not goes or p.staged or varies([*x.shape, *y.shape, *p.pads]):
             return None
         strips = p.strips(y.shape[2], x.shape[2])
         widest = {s.size: s for s in sorted(strips, key=lambda s: s.products)}

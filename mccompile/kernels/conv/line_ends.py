@@ -36,12 +36,13 @@ Where there are too many extents, those are tried in which something is new: lon
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Protocol
 
 from mccompile._dataclass import dataclass
-from mccompile.ir.dims import maximum, minimum, span, symbols, value
+from mccompile.ir.dims import Dim, bound, maximum, minimum, span, symbols, value
 from mccompile.ir.errors import InternalError
 from mccompile.ir.joint_values import joint_values, period
 from mccompile.kernels.conv.strips import Strip
@@ -71,15 +72,17 @@ class Window(Protocol):
     def strips(self, out: int, extent: int) -> Sequence[Strip]: ...
     def place(self, size: int, start: int, extent: int) -> tuple[int, ...]: ...
     def code_of(self, strip: Strip, extent: int) -> tuple[object, ...]: ...
+    def with_pad(self, pad: int) -> Window: ...
 
 
 @dataclass(frozen=True)
 class EndTile:
-    """A tile at an end of a line, as code: a strip of one tile, the extent of the line that it was found in, and the
-    places that it is for."""
+    """A tile at an end of a line, as code: a strip of one tile, the extent of the line that it was found in, with the
+    pad before it, and the places that it is for."""
 
     strip: Strip
     extent: int
+    pad: int
     places: tuple[tuple[int, ...], ...]
 
 
@@ -121,17 +124,18 @@ class LineEnds:
 
 
 def line_ends(window: Window, out: int, extent: int) -> LineEnds:
-    """The tiles of lines of ``out`` results over ``extent`` pixels, one of which varies."""
+    """The tiles of lines of ``out`` results over ``extent`` pixels, if one of these varies, or the window's pad."""
     found: dict[tuple[object, ...], EndTile] = {}
-    for results, pixels in sorted(_tried(window, out, extent)):
-        for strip in window.strips(results, pixels):
+    for results, pixels, pad in sorted(_tried(window, out, extent)):
+        known = window.with_pad(pad)
+        for strip in known.strips(results, pixels):
             for start in range(strip.start, strip.stop, strip.size):
-                place = window.place(strip.size, start, pixels)
-                if place == window.place_inside:
+                place = known.place(strip.size, start, pixels)
+                if place == known.place_inside:
                     break  # so are those behind it in the strip
                 one = replace(strip, start=start, stop=start + strip.size)
-                code = window.code_of(one, pixels)
-                tile = found.setdefault(code, EndTile(one, pixels, ()))
+                code = known.code_of(one, pixels)
+                tile = found.setdefault(code, EndTile(one, pixels, pad, ()))
                 if place not in tile.places:
                     found[code] = replace(tile, places=(*tile.places, place))
     whole, size, first = window.whole, window.pixels, _first_inside(window)
@@ -143,9 +147,9 @@ def line_ends(window: Window, out: int, extent: int) -> LineEnds:
     return LineEnds(tuple(found.values()), whole if inside else None, parts, window.span)
 
 
-def known_ends(out: int, extent: int, stride: int) -> bool:
+def known_ends(out: int, extent: int, stride: int, pad: int) -> bool:
     """Whether all tiles at the ends of a line can be found."""
-    return line_shifts(out, extent, stride) is not None
+    return _line_shifts(out, extent, stride, pad) is not None
 
 
 def _first_inside(window: Window) -> int:
@@ -153,33 +157,44 @@ def _first_inside(window: Window) -> int:
     return -(-window.pads[1] // (window.strides[1] * window.pixels)) * window.pixels
 
 
-def _tried(window: Window, out: int, extent: int) -> frozenset[tuple[int, int]]:
-    """Results and extents of lines that have all tiles there are at ends of lines."""
-    known = joint_values(out, extent)
+def _tried(window: Window, out: int, extent: int) -> frozenset[tuple[int, ...]]:
+    """Results, extents and pads of lines that have all tiles there are at ends of lines."""
+    stride, pad = window.strides[1], window.pads[1]
+    known = joint_values(out, extent, pad)
     if known is not None:
-        return frozenset((results, pixels) for results, pixels in known)
-    (least, most), shifts = span(out), line_shifts(out, extent, window.strides[1])
+        return known
+    (least, most), shifts = span(out), _line_shifts(out, extent, stride, pad)
     if shifts is None:
         raise InternalError(f"lines of {extent} pixels have too many ends")
-    enough = max(least, _first_inside(window) + window.span + 2 * window.pixels) + window.pixels
-    lines = ((n, n * window.strides[1] + shift) for n in range(least, min(most, enough) + 1) for shift in shifts)
-    return frozenset((n, pixels) for n, pixels in lines if pixels >= 0)
+    first = bound(_first_inside(window))
+    enough = max(least, first + window.span + 2 * window.pixels) + window.pixels
+    some = range(least, min(most, enough) + 1)
+    lines = ((n, n * stride + shift, before) for n in some for shift, before in shifts)
+    return frozenset(line for line in lines if line[1] >= 0)
 
 
-def line_shifts(out: int, extent: int, stride: int) -> Collection[int] | None:
-    """All that ``extent - out * stride`` may be: of n pixels and (n + 1) // 3 results at stride 3, 0, 1 and 2 less 1.
-    None if that cannot be told, or is too much."""
-    known = joint_values(out, extent)
+def _line_shifts(out: int, extent: int, stride: int, pad: int) -> Collection[tuple[int, int]] | None:
+    """All that ``extent - out * stride`` and the pad may be: of n pixels and (n + 1) // 3 results at stride 3, 0, 1
+    and 2 less 1. None if that cannot be told, or is too much."""
+    known = joint_values(out, extent, pad)
     if known is not None:
-        return {pixels - results * stride for results, pixels in known}
+        return {(pixels - results * stride, before) for results, pixels, before in known}
     shift = extent - out * stride
-    low, high = span(shift)
-    if high - low < MOST_SHIFTS:
-        return range(low, high + 1)
-    periods = period(shift)
-    if periods is None:
+    if (repeated := _in_periods(shift, pad)) and len(repeated) < MOST_SHIFTS:
+        return repeated
+    (low, high), (least, most) = span(shift), span(pad)
+    if (high - low + 1) * (most - least + 1) > MOST_SHIFTS:
         return None
-    (inner,) = symbols(shift)
-    found = [value(shift, {inner.name: n}) for n in inner.values[: 2 * periods]]
-    once = set(found[:periods])
-    return once if found[:periods] == found[periods:] and len(once) < MOST_SHIFTS else None
+    return [(n, before) for n in range(low, high + 1) for before in range(least, most + 1)]
+
+
+def _in_periods(one: int, other: int) -> set[tuple[int, int]] | None:
+    """All that two extents can be at once that repeat themselves as their one symbol grows; None if they do not."""
+    periods = [period(n) if isinstance(n, Dim) else 1 for n in (one, other)]
+    inner = symbols(one, other)
+    if len(inner) != 1 or None in periods:
+        return None
+    steps = math.lcm(*(p for p in periods if p is not None))
+    places = [{inner[0].name: at} for at in inner[0].values[: 2 * steps]]
+    found = [(value(one, at), value(other, at)) for at in places]
+    return set(found) if found[:steps] == found[steps:] else None

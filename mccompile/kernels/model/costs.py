@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Hashable, Sequence
 
+from mccompile.ir.dims import UndecidedError
 from mccompile.ir.graph import Node, Value
 from mccompile.kernels.registry import candidates
 from mccompile.kernels.variant import Offer, Variant
@@ -47,9 +48,7 @@ def answers(
 ) -> Sequence[Answer]:
     """What each of the variants answers for a node."""
     if node.varies:
-        planned = node.at_bounds()
-        no = "extents are known at run time only"
-        return [(v, v.offer(planned, target, constants) if v.takes(node) else no) for v in variants]
+        return _of_run(variants, node, target, constants)
     if node.regions:
         return [(v, v.offer(node, target, constants)) for v in variants]
     kept = _of(target)
@@ -59,6 +58,26 @@ def answers(
             kept.clear()
         kept[form] = [(v, v.offer(node, target, constants)) for v in variants]
     return kept[form]
+
+
+def _of_run(
+    variants: tuple[Variant, ...], node: Node, target: Target, constants: Container[Value]
+) -> Sequence[Answer]:
+    """What the variants answer for a node whose extents are known at run time only. One that cannot decide for all of
+    them leaves the node to the others; UndecidedError if none is left."""
+    planned, found, undecided = node.at_bounds(), list[Answer](), list[UndecidedError]()
+    for v in variants:
+        answer: Offer | str = "extents are known at run time only"
+        try:
+            if v.runs(node):
+                answer = v.offer(planned, target, constants)
+        except UndecidedError as error:
+            undecided.append(error)
+            answer = str(error)
+        found.append((v, answer))
+    if undecided and not any(isinstance(answer, Offer) for _, answer in found):
+        raise undecided[0]
+    return found
 
 
 def _form(node: Node, constants: Container[Value]) -> tuple[Hashable, ...]:

@@ -16,7 +16,7 @@ from tests.support.fuzz.forms.floats import given, narrow, through, widened
 from tests.support.fuzz.forms.fused import fused
 from tests.support.fuzz.forms.integers import integers
 from tests.support.fuzz.forms.kept_state import growing, passed, running, window
-from tests.support.fuzz.forms.layers import addressed, regrouped, shared_heads, summed, wholes
+from tests.support.fuzz.forms.layers import addressed, regrouped, same_windows, shared_heads, summed, wholes
 from tests.support.fuzz.forms.lengths import lengths
 from tests.support.fuzz.forms.newest import any_operator, asked, contributed, gated, turned
 from tests.support.fuzz.forms.products import heads, product
@@ -50,7 +50,7 @@ PROFILES: Mapping[str, Profile] = {
     "extents": Profile(
         {
             reshaped: 3, expanded: 3, sliced: 3, along: 3, product: 3, heads: 2, resized: 3, stretched: 3,
-            any_stage: 5,
+            same_windows: 2, any_stage: 5,
         }
     ),
     "lengths": Profile(
@@ -81,8 +81,8 @@ PROFILES: Mapping[str, Profile] = {
     ),
     "layers": Profile(
         {
-            wholes: 4, summed: 2, stacked: 3, shared_heads: 2, addressed: 2, regrouped: 1, along: 1, sliced: 1,
-            product: 1, any_stage: 1,
+            wholes: 4, summed: 2, stacked: 3, shared_heads: 2, addressed: 2, regrouped: 1, same_windows: 2,
+            along: 1, sliced: 1, product: 1, any_stage: 1,
         }
     ),
     "text": Profile({text: 6, along: 1}, extents=False),

@@ -1,5 +1,6 @@
 """What graph passes merge and reorder: whole numbers that are divided, layers of one input that are added up, heads
-that read one value twice, what indices address between convolutions, channels that are normalised in groups."""
+that read one value twice, what indices address between convolutions, channels that are normalised in groups, windows
+behind each other that keep extents but for their strides."""
 
 from __future__ import annotations
 
@@ -130,3 +131,43 @@ def regrouped(c: FamilyComposer) -> list[str]:
     scale, shift = (on.constant_like(c, floats(c, c.d.choice([(inner, 1), (groups, 1, 1)]))) for _ in range(2))
     v = c.one("Mul", v, scale)
     return [c.one("Add", v, shift) if c.d.bool() else v]
+
+
+def _same_pads(c: FamilyComposer, v: str, kernel: list[int], strides: list[int]) -> str:
+    """What auto_pad adds around two axes, computed of the shape and added by a Pad."""
+    extents, none, one = c.one("Slice", c.one("Shape", v), c.ints(2), c.ints(4)), c.ints(0, 0), c.ints(1, 1)
+    if c.d.bool() or strides[0] != strides[1]:
+        out = c.one("Div", c.one("Add", extents, c.ints(*(s - 1 for s in strides))), c.ints(*strides))
+    else:
+        parts = c.one("Div", c.one("Cast", extents, to=dtype_number("float32")), c.scalar(strides[0], np.float32))
+        out = c.one("Cast", c.one("Ceil", parts), to=dtype_number("int64"))
+    seen = c.one("Add", c.one("Mul", c.one("Sub", out, one), c.ints(*strides)), c.ints(*kernel))
+    more = c.one("Max", c.one("Sub", seen, extents), none)
+    small = c.one("Div", more, c.ints(2, 2))
+    ends = (small, c.one("Sub", more, small))
+    before, behind = ends if c.d.bool() else ends[::-1]
+    return c.one("Pad", v, c.one("Concat", none, before, none, behind, axis=0))
+
+
+def same_windows(c: FamilyComposer) -> list[str]:
+    """Windows with strides, one to four behind each other, that keep extents but for these: by auto_pad, as
+    TensorFlow writes them, or by pads that are computed of the shape."""
+    channels = c.width(1, 2, 3, 8)
+    v = c.fresh(floats(c, (1, channels, *c.d.choice([(MAIN, MAIN), (MAIN, 6), (9, MAIN)]))))
+    for _ in range(c.d.int(1, 4)):
+        strides = [c.d.choice([1, 2, 2, 3]) for _ in range(2)]
+        kernel = [max(s, c.d.choice([1, 2, 3, 3, 5])) for s in strides]
+        auto_pad = c.d.choice(["SAME_UPPER", "SAME_UPPER", "SAME_LOWER"])
+        attrs: dict[str, object] = {"strides": strides, "auto_pad": auto_pad}
+        if c.chance(30):
+            v, attrs = _same_pads(c, v, kernel, strides), {"strides": strides}
+        op = c.d.choice(["Conv", "Conv", "depthwise", "MaxPool", "AveragePool"])
+        if op in ("MaxPool", "AveragePool"):
+            v = c.one(op, v, kernel_shape=kernel, **attrs)
+            continue
+        groups = channels if op == "depthwise" else 1
+        weights = c.constant(floats(c, (channels, channels // groups, *kernel), 0.5))
+        v = c.one("Conv", v, weights, group=groups, **attrs)
+        if c.chance(50):
+            v = c.one("Relu", v)
+    return [v]
