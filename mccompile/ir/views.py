@@ -277,7 +277,8 @@ def _coordinates(place: int, extents: Shape, pitches: tuple[int, ...]) -> Iterat
     (0, (h//2)*w+2*(h//2)+(w//2))
     """
     if not pitches:
-        yield ()
+        if place == 0:
+            yield ()
         return
     pitch, others = pitches[0], pitches[1:]
     parts = [0] if extents[0] == 1 else shares(place, pitch)
