@@ -136,10 +136,11 @@ def regrouped(c: FamilyComposer) -> list[str]:
 def _same_pads(c: FamilyComposer, v: str, kernel: list[int], strides: list[int]) -> str:
     """What auto_pad adds around two axes, computed of the shape and added by a Pad."""
     extents, none, one = c.one("Slice", c.one("Shape", v), c.ints(2), c.ints(4)), c.ints(0, 0), c.ints(1, 1)
-    if c.d.bool() or strides[0] != strides[1]:
+    if c.d.bool():
         out = c.one("Div", c.one("Add", extents, c.ints(*(s - 1 for s in strides))), c.ints(*strides))
     else:
-        parts = c.one("Div", c.one("Cast", extents, to=dtype_number("float32")), c.scalar(strides[0], np.float32))
+        by = c.constant(np.array(strides, np.float32))
+        parts = c.one("Div", c.one("Cast", extents, to=dtype_number("float32")), by)
         out = c.one("Cast", c.one("Ceil", parts), to=dtype_number("int64"))
     seen = c.one("Add", c.one("Mul", c.one("Sub", out, one), c.ints(*strides)), c.ints(*kernel))
     more = c.one("Max", c.one("Sub", seen, extents), none)
