@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from mccompile.check.branches import computed
+from mccompile.check.branches import Computed, computed
 from mccompile.ir.graph import Graph, Node, Value, typed
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -32,26 +32,50 @@ def sides(
     graph: Graph, inputs: Mapping[str, Array], extents: Mapping[str, int], draws: int = DRAWS
 ) -> Iterator[dict[str, Array]]:
     """The outputs by name, of evaluations in float64: as it is, and with operands of sums a little changed."""
-    yield graph.evaluate(inputs, wide=True, extents=extents)
+    plain = {v: typed(inputs[v.name], v.dtype, wide=True) for v in graph.inputs}
+    for step in computed(graph, plain, _wide):
+        _hand_on(step, plain)
+        if step.taken is None:
+            known = step.graph.known_at(step.node, plain, extents)
+            plain.update(zip(step.node.results, step.node.evaluate(plain, wide=True, extents=known), strict=True))
+    yield {v.name: plain[v] for v in graph.outputs}
     for draw in range(draws):
         for nudge in (NUDGE, -NUDGE):
-            yield _nudged(graph, inputs, extents, draw, nudge)
+            yield _nudged(graph, plain, extents, draw, nudge)
 
 
 def _nudged(
-    graph: Graph, inputs: Mapping[str, Array], extents: Mapping[str, int], draw: int, nudge: float
+    graph: Graph, plain: Mapping[Value, Array], extents: Mapping[str, int], draw: int, nudge: float
 ) -> dict[str, Array]:
+    """The outputs where operands of sums are changed. What is as in the ``plain`` evaluation is taken from there."""
     rng = np.random.default_rng([draw, 5])
-    values = {v: typed(inputs[v.name], v.dtype, wide=True) for v in graph.inputs}
-    for step in computed(graph, values, lambda g, v: typed(g.array(v), v.dtype, wide=True)):
+    values = {v: plain[v] for v in graph.inputs}
+    for step in computed(graph, values, lambda g, v: plain[v] if v in plain else _wide(g, v)):
         node = step.node
+        _hand_on(step, values)
         if step.taken is not None:
-            values.update(zip(node.results, (values[v] for v in step.taken), strict=True))
+            continue
+        changed = _changed(node, values, rng, nudge) if _adds_up(node) else {}
+        read = (*node.inputs, *(v for v in step.graph.counts.values() if v in values))
+        if not changed and all(values[v] is plain.get(v) for v in read):
+            values.update({v: plain[v] for v in node.results})
             continue
         known = step.graph.known_at(node, values, extents)
-        operands = {**values, **_changed(node, values, rng, nudge)} if _adds_up(node) else values
-        values.update(zip(node.results, node.evaluate(operands, wide=True, extents=known), strict=True))
+        results = node.evaluate({**values, **changed}, wide=True, extents=known)
+        for v, a in zip(node.results, results, strict=True):
+            values[v] = plain[v] if v in plain and np.array_equal(a, plain[v]) else a
     return {v.name: values[v] for v in graph.outputs}
+
+
+def _wide(graph: Graph, v: Value) -> Array:
+    """A constant as evaluations in float64 have it."""
+    return typed(graph.array(v), v.dtype, wide=True)
+
+
+def _hand_on(step: Computed, values: dict[Value, Array]) -> None:
+    """What a branch gave is what its node gives."""
+    if step.taken is not None:
+        values.update(zip(step.node.results, (values[v] for v in step.taken), strict=True))
 
 
 def _adds_up(node: Node) -> bool:
