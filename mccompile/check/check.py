@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,18 +12,17 @@ import numpy as np
 
 from mccompile import driver
 from mccompile._dataclass import dataclass
-from mccompile.check.compare import OF_SLICE, Comparison, Tolerance
+from mccompile.check.compare import Comparison, Tolerance
 from mccompile.check.data import accuracy_of, expected_of, samples_of, with_dims
-from mccompile.check.factors import Factors
 from mccompile.check.golden import golden_files
-from mccompile.check.order import orders, reordered
 from mccompile.check.precision import is_narrow, precision_of, unused
-from mccompile.check.reference import Expected, drawn_cases, drawn_extents, drawn_inputs, judge_of
-from mccompile.check.result import Accuracy, CheckResult, Run
+from mccompile.check.reference import Expected, drawn_cases, drawn_extents, drawn_inputs
+from mccompile.check.result import Accuracy, CheckResult
 from mccompile.check.sides import DRAWS, MORE_DRAWS
 from mccompile.check.streams import RUNS, GoldenRun, OfGraph, Stream, grown_extents, stream_of, stream_of_c
-from mccompile.check.ties import TIE, Ties, imported_graph, is_quantised, judge_layers, rounded_names
+from mccompile.check.ties import explained
 from mccompile.check.trace import TRACE_HOOKS, trace, writers
+from mccompile.check.verdict import Verdict
 from mccompile.codegen.folder import write_folder
 from mccompile.driver import Compilation, Options
 from mccompile.ir.errors import CompileError, UsageError
@@ -40,9 +39,6 @@ from mccompile.targets.target import Target, runs_here, strict_warnings
 
 POISON = 0xFF
 """What arenas are full of before a run: NaN as float, -1 as integer, far out of range as index."""
-
-_TIES = {"exact": TIE, "tflite": 0.75}
-"""How far results may be from the real ones. TensorFlow Lite rounds twice: to 2^-e steps at first, e at least 1."""
 
 OF_GRAPH = 4.0
 """How many times the noise of the graph floats of the C may be off."""
@@ -159,13 +155,13 @@ def _checked(model: Path, compilation: Compilation, out: Path, asked: _Asked) ->
     network, faults = _build(out, compilation.target, fences)
     judge = _judge(model, compilation, network, per_layer) if expect is None or per_layer else None
     cases = _cases(compilation, judge, asked)
-    verdict = _Verdict(Factors.of(graph), asked.tolerance)
+    verdict = Verdict(graph, asked.tolerance)
     results, unstable = _run_all(network, cases, compilation.options.keep_inputs)
-    runs = [verdict.run(case, got, network) for case, got in zip(cases, results, strict=True)]
+    runs = [verdict.run(case.label, case.expected, got) for case, got in zip(cases, results, strict=True)]
     if judge is not None and expect is None and any(map(verdict.is_unsure, runs)):
         surer = judge.judge.surer()
         cases = [replace(case, expected=surer.run(case.everything)) for case in cases]
-        runs = [verdict.run(case, got, network) for case, got in zip(cases, results, strict=True)]
+        runs = [verdict.run(case.label, case.expected, got) for case, got in zip(cases, results, strict=True)]
     if not fences.intact() or not network.intact():
         unstable.append("a kernel writes outside of the arena")
     if network.extents and not runs_here(compilation.target.name):  # a run at the largest extents is measured
@@ -186,7 +182,7 @@ def _checked(model: Path, compilation: Compilation, out: Path, asked: _Asked) ->
     ties = None
     alike = not any(o.problem for r in runs for o in r.comparisons)  # no tie gives another shape
     if judge is not None and asked.tolerance is None and alike and (per_layer or not all(r.ok for r in runs)):
-        ties = _explained(model, compilation, cases)
+        ties = explained(model, compilation, [case.everything for case in cases])
     precision = None
     if is_narrow(compilation) and asked.tolerance is None:
         each = [(case.everything, case.expected.values, got) for case, got in zip(cases, results, strict=True)]
@@ -221,26 +217,6 @@ def _accuracy(
     if labels is None and (len(cases) == 1 or not cases[0].given):
         return ()
     return accuracy_of([case.expected.values for case in cases], results, labels)
-
-
-def _explained(model: Path, c: Compilation, cases: list[_Case]) -> Ties | None:
-    """The layers of a quantised network on operands of the reference; None where there is none to be compared."""
-    imported = imported_graph(model, c)
-    if not is_quantised(imported):
-        return None
-    known = set(tensor_names(model))
-    names = [name for name in rounded_names(imported) if name in known]
-    judge = judge_of(model, c, names)
-    found: list[Ties] = []
-    for case in cases:
-        found.append(judge_layers(imported, c.graph, judge, case.everything, c.interface, _TIES[c.options.requant]))
-    layers = sum(t.layers for t in found)
-    if not layers:
-        return None
-    return Ties(
-        layers, sum(t.elements for t in found), sum(t.differing for t in found),
-        tuple(w for t in found for w in t.wrong),
-    )  # fmt: skip
 
 
 def _unlike_graph(c: Compilation, network: Network, cases: Sequence[_Case]) -> list[str]:
@@ -365,37 +341,6 @@ def _judged(label: str, inputs: Mapping[str, Array], judge: Stream, given: bool 
     return _Case(label, inputs, judge.run(inputs), begin, given)
 
 
-@dataclass(frozen=True)
-class _Verdict:
-    """By what results are judged: the rule with factors, or a user's tolerance."""
-
-    factors: Factors
-    tolerance: Tolerance | None
-
-    def run(self, case: _Case, got: Mapping[str, Array], network: Network) -> Run:
-        """A run against what was expected of it."""
-        expected = _with_axes(case.expected, got, network.report["outputs"])
-        found = Run(case.label, tuple(self._compared(expected, got)))
-        known = {n: a for n, a in expected.values.items() if n in got}
-        for order in () if found.ok or self.tolerance else orders(got, known, expected.noise):
-            moved = int((order != np.arange(len(order))).sum())
-            again = Run(case.label, tuple(self._compared(expected, reordered(got, order))), moved)
-            if again.ok:
-                return again
-        return found
-
-    def is_unsure(self, run: Run) -> bool:
-        """Whether all that is wrong is so where noise allows most of what is allowed."""
-        bad = [c for c in run.comparisons if not c.ok]
-        return self.tolerance is None and bool(bad) and all(c.error < np.inf and c.unsure > OF_SLICE for c in bad)
-
-    def _compared(self, expected: Expected, got: Mapping[str, Array]) -> Iterator[Comparison]:
-        """The results that are expected."""
-        for name in expected.values:
-            if name in got:
-                yield expected.compared(name, got[name], self.factors(name), self.tolerance)
-
-
 def _run_all(
     network: Network, cases: list[_Case], keep_inputs: bool
 ) -> tuple[list[dict[str, Array]], list[str]]:
@@ -420,25 +365,6 @@ def _run_all(
     if moved:
         faults.append(f"output {', '.join(moved)} depends on what the arena holds before the run")
     return results[: len(cases)], faults
-
-
-def _with_axes(expected: Expected, got: Mapping[str, Array], ports: Iterable[Mapping[str, Any]]) -> Expected:
-    """What is expected, with the axes of extent 1 that the reference squeezes out because they are 1 in this run.
-
-    Squeeze without axes makes [] of [1] and [8] of [8]; of an extent 1..8 the code makes [1] and [8].
-    """
-    values, noise = dict(expected.values), dict(expected.noise)
-    for port in ports:
-        name, extents = port["name"], port.get("extents", ())
-        if name not in values or name not in got or len(extents) != got[name].ndim:
-            continue
-        shape = got[name].shape
-        left = tuple(e for e, given in zip(shape, extents, strict=True) if e != 1 or not isinstance(given, str))
-        if len(left) < len(shape) and values[name].shape == left:
-            values[name] = values[name].reshape(shape)
-            if name in noise:
-                noise[name] = noise[name].reshape(shape)
-    return replace(expected, values=values, noise=noise)
 
 
 def _ran(network: Network, case: _Case) -> dict[str, Array]:

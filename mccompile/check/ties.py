@@ -26,18 +26,22 @@ from mccompile._dataclass import dataclass
 from mccompile.check.branches import computed
 from mccompile.check.compare import OF_NOISE
 from mccompile.check.heads import Sure, rounds, wrong_outputs
-from mccompile.check.reference import Judge
+from mccompile.check.reference import Judge, judge_of
 from mccompile.driver import Compilation
 from mccompile.interface.tensors import MODELS_OWN, Interface
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.types import I32, I64
+from mccompile.onnxio import tensor_names
 from mccompile.ops.text import encoded
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 TIE = 0.5 + 2.0**-13
 """How far a result may be from the real one, in steps."""
+
+_OF_REQUANT = {"exact": TIE, "tflite": 0.75}
+"""That by how sums are rounded. TensorFlow Lite rounds twice: to 2^-e steps at first, e at least 1."""
 
 ROUNDED = 1e-5
 """How far floats may be off that stand for a rounded number, relative to the largest."""
@@ -92,6 +96,25 @@ def is_quantised(graph: Graph) -> bool:
 def rounded_names(graph: Graph) -> list[str]:
     """The names of the values of an imported graph that are rounded to 8 or 16 bits, those of branches too."""
     return list(dict.fromkeys(v.name for n, _ in graph.everywhere() for v in n.results if rounds(v)))
+
+
+def explained(model: Path, c: Compilation, inputs: Sequence[Mapping[str, Array]]) -> Ties | None:
+    """The layers of a quantised network on operands of the reference, in runs on ``inputs``; None where there is none
+    to be compared."""
+    imported = imported_graph(model, c)
+    if not is_quantised(imported):
+        return None
+    known = set(tensor_names(model))
+    judge = judge_of(model, c, [name for name in rounded_names(imported) if name in known])
+    tie = _OF_REQUANT[c.options.requant]
+    found = [judge_layers(imported, c.graph, judge, one, c.interface, tie) for one in inputs]
+    layers = sum(t.layers for t in found)
+    if not layers:
+        return None
+    return Ties(
+        layers, sum(t.elements for t in found), sum(t.differing for t in found),
+        tuple(w for t in found for w in t.wrong),
+    )  # fmt: skip
 
 
 def judge_layers(

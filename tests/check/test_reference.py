@@ -11,8 +11,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from mccompile.check import check as checking
-from mccompile.check import saturation
+from mccompile.check import saturation, ties
 from mccompile.check.check import check
 from mccompile.check.compare import compare
 from mccompile.check.reference import UNROUNDED, OnnxReference, OnnxRuntime, open_judge, random_inputs
@@ -239,7 +238,7 @@ def test_what_differs_is_explained_by_layers_that_were_compared_alone(
     model = onnx.load(save(tmp_path / "m.onnx", nodes, *ports))
     model.opset_import.append(helper.make_opsetid("ai.onnx.ml", 3))
     onnx.save(model, tmp_path / "m.onnx")
-    monkeypatch.setattr(checking, "rounded_names", lambda graph: [])
+    monkeypatch.setattr(ties, "rounded_names", lambda graph: [])
     found = check(tmp_path / "m.onnx", Options(target="generic"), inputs={"x": np.zeros((1, 2), np.float32)})
     assert found.ties is None
     assert not found.ok
