@@ -12,8 +12,9 @@ import numpy as np
 from mccompile._dataclass import dataclass
 from mccompile.check.compare import allowances, channel_axis
 from mccompile.check.factors import Factors
+from mccompile.check.judged import Judged, judged_stream
 from mccompile.check.reference import Expected, given_symbols
-from mccompile.check.streams import GoldenRun, stream_of_c
+from mccompile.check.streams import GoldenRun
 from mccompile.codegen.blob import declare_c
 from mccompile.codegen.folder import write_folder
 from mccompile.codegen.initialisers import special
@@ -92,6 +93,7 @@ def golden_files(
     outputs: Mapping[str, Array],
     noise: Mapping[str, Array] | None = None,
     later: Sequence[GoldenRun] = (),
+    judge: str = "the reference",
 ) -> dict[str, bytes]:
     """`test_<model>.c` for a finished compilation.
 
@@ -100,6 +102,7 @@ def golden_files(
         noise: of the outputs, where it is known (see `compare.tolerances`).
         later: further runs, where the network keeps state: their inputs, of which those that grow with it are others,
             and what to expect.
+        judge: whose outputs these are, for the comment.
 
     Raises:
         UsageError: an array is missing, or of another shape or element type.
@@ -137,6 +140,7 @@ def golden_files(
         inputs=feeds,
         outputs=samples,
         runs=len(runs),
+        judge=judge,
         uses_math=any("NAN" in x or "INFINITY" in x for s in (*feeds, *samples) for x in s.lines),
         near_types=sorted({(s.kind, s.port.c) for s in samples if s.kind}),
         exact_types=sorted({s.port.c for s in samples if not s.kind}),
@@ -147,18 +151,21 @@ def golden_files(
 def reference_golden(
     model: Path, inputs: Mapping[str, Array] | None = None, seed: int = 0
 ) -> Callable[[Compilation], dict[str, bytes]]:
-    """For `driver.compile`'s ``extra``: a golden test on ``inputs``, or random ones, with the reference's outputs, or
-    the graph's own where weights or products are of fewer bits.
+    """For `driver.compile`'s ``extra``: a golden test on ``inputs``, or random ones, with the reference's outputs.
 
-    UsageError where the model is IR text, which no reference computes.
+    Where numbers are rounded to 8 or 16 bits, or weights or products are of fewer bits, the outputs are those of the
+    graph, which the reference has judged: it may fall to the other side of a tie itself (`judged`).
+
+    UsageError where the model is IR text, which no reference computes. CompileError where the graph is wrong.
     """
 
     def files(c: Compilation) -> dict[str, bytes]:
         if model.suffix == SUFFIX:
             raise UsageError("--golden needs the .onnx model: the expected outputs are computed from it")
-        stream = stream_of_c(model, c)
+        stream = judged_stream(model, c)
         (given, first), *later = stream.drawn_runs(c, seed) if inputs is None else stream.runs(inputs)
-        return golden_files(c, given, first.values, first.noise, later)
+        judge = stream.expects if isinstance(stream, Judged) else "the reference"
+        return golden_files(c, given, first.values, first.noise, later, judge)
 
     return files
 

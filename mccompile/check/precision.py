@@ -140,6 +140,13 @@ def allowed_of(forms: Mapping[str, int], products: Mapping[str, int] = MappingPr
     return min(2 * math.sqrt(squares) + 1e-4, MOST)
 
 
+def unrounded(model: Path, c: Compilation) -> Compilation:
+    """The same compilation, as far as its graph is optimised, with weights and products in f32."""
+    plain = driver.import_graph(model, replace(c.options, weights={}, precision={}))
+    driver.optimize(plain)
+    return plain
+
+
 def precision_of(
     model: Path,
     c: Compilation,
@@ -153,8 +160,7 @@ def precision_of(
         runs: of each run what the model is fed, what the judge says, what the C gave.
         most: the error that is allowed, if the user said so.
     """
-    plain = driver.import_graph(model, replace(c.options, weights={}, precision={}))
-    driver.optimize(plain)
+    plain = unrounded(model, c)
     both = {r.name for g in (plain.graph, c.graph) for n in g.nodes for r in n.results}
     noise = {name: Noise() for name in both}
     own = {name: Noise() for name in runs[0][2]}

@@ -35,6 +35,7 @@ from mccompile.onnxio import (
     widened,
     with_draws,
 )
+from mccompile.ops.held import HELD_IN
 from mccompile.ops.text import decoded, encoded
 from mccompile.search.state import Compilation
 
@@ -153,6 +154,14 @@ class OnnxReference:
 
     def run(self, inputs: Mapping[str, Array]) -> Expected:
         """CompileError if the reference cannot evaluate the model."""
+        graph = self.model.graph
+        ports = [*graph.inputs, *(v for v in graph.outputs if v.name in self.names)]
+        for v in ports:
+            if v.dtype in HELD_IN and v.dtype != "string":
+                raise CompileError(
+                    f"onnx.reference takes and gives {v.name} as {v.dtype}, of which the code has bits",
+                    where=self.model.path, hint=f"it was asked because {self.why}",
+                )  # fmt: skip
         inputs = {n: decoded(a) if n in self.texts else a for n, a in inputs.items()}
         try:
             values = evaluate_model(self.model, inputs, self.names)

@@ -213,6 +213,15 @@ def test_one_run_of_a_network_with_state_begins_anew(tmp_path: Path) -> None:
     assert build_and_run(tmp_path / "out", "net").stdout == "PASS net\n"
 
 
+def test_a_network_that_only_keeps_state_is_c99(tmp_path: Path) -> None:
+    m = Maker()
+    m.node("Add", [m.input("h", [4]), m.input("x", [4])], "next")
+    onnx.save(m.model(["next"]), tmp_path / "net.onnx")
+    options = Options(target="generic", state={"next": "h"})
+    driver.compile(tmp_path / "net.onnx", tmp_path / "out", options, extra=reference_golden(tmp_path / "net.onnx"))
+    assert build_and_run(tmp_path / "out", "net").stdout == "PASS net\n"
+
+
 def test_the_program_runs_at_the_largest_extents_whatever_the_seed(tmp_path: Path) -> None:
     m = Maker()
     m.node("Relu", [m.input("x", ["n", 4])], "y")
