@@ -19,7 +19,7 @@ from mccompile.check.compare import compare
 from mccompile.check.reference import Expected, open_judge, random_inputs
 from mccompile.check.ties import TIE, Ties, _near_ties, _part, _standing_for, judge_layers, rounded_names
 from mccompile.check.trace import Trace
-from mccompile.driver import Options
+from mccompile.driver import Compilation, Options
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Node
 from mccompile.ir.types import F32
@@ -58,6 +58,27 @@ def test_a_factor_that_is_off_by_a_thousandth_is_found(tmp_path: Path) -> None:
     found = _judged(residual(tmp_path / "m.onnx"), spoil=2**-9)
     assert not found.ok
     assert "is real" in found.text()
+
+
+@pytest.mark.parametrize("constant", ["x.scale", "q5.scale", "w6"])
+def test_a_network_that_was_read_as_another_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, constant: str
+) -> None:
+    """Both graphs have it, and round it right: the reference's tensors say that it is not in the file."""
+    right = driver._imported
+
+    def misread(path: str | Path, options: Options) -> Compilation:
+        c = right(path, options)
+        value = next(v for v in c.graph.constants if v.name == constant)
+        array = c.graph.array(value)
+        c.graph.constants[value] = (array * 0.75).astype(array.dtype)
+        return c
+
+    monkeypatch.setattr(driver, "_imported", misread)
+    result = check(residual(tmp_path / "m.onnx"), Options(target="generic"))
+    assert not result.ok
+    assert result.ties is not None
+    assert "of the reference where" in result.ties.text()
 
 
 @pytest.mark.parametrize("target", ["generic", "native"])
