@@ -156,12 +156,18 @@ def reference_golden(
     Where numbers are rounded to 8 or 16 bits, or weights or products are of fewer bits, the outputs are those of the
     graph, which the reference has judged: it may fall to the other side of a tie itself (`judged`).
 
-    UsageError where the model is IR text, which no reference computes. CompileError where the graph is wrong.
+    UsageError where the model is IR text, which no reference computes, or ``inputs`` do not fit it. CompileError
+    where the graph is wrong.
     """
 
     def files(c: Compilation) -> dict[str, bytes]:
         if model.suffix == SUFFIX:
             raise UsageError("--golden needs the .onnx model: the expected outputs are computed from it")
+        assert c.facts is not None
+        if inputs is not None:
+            (extents,) = _extents(c.graph, 1)
+            for port in c.facts.inputs:
+                _array(port, inputs, extents, "input")
         stream = judged_stream(model, c)
         (given, first), *later = stream.drawn_runs(c, seed) if inputs is None else stream.runs(inputs)
         judge = stream.expects if isinstance(stream, Judged) else "the reference"

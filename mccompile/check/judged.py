@@ -29,6 +29,10 @@ from mccompile.ir.errors import CompileError
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
+WRONG = "the optimised graph does not compute what"
+"""How the error begins where the reference does not agree."""
+
+
 def judged_stream(model: Path, c: Compilation) -> Stream:
     """As `stream_of_c`; where that is the graph, the reference judges it in each run."""
     stream = stream_of_c(model, c)
@@ -69,7 +73,7 @@ class Judged(Stream):
             return found
         if fault := self._fault(given, expected, found.values if c is self.compilation else self.judged.meant(given)):
             raise CompileError(
-                f"the optimised graph does not compute what {self.reference.engine} computes: {fault}",
+                f"{WRONG} {self.reference.engine} computes: {fault}",
                 where=c.source,
                 hint="a pass is wrong, and so would be the test; `mccompile check --per-layer` compares layers",
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -17,7 +18,7 @@ from mccompile.check.judged import judged_stream
 from mccompile.check.reference import drawn_inputs, judge_of
 from mccompile.driver import Compilation, Options
 from mccompile.ir import expr as ex
-from mccompile.ir.errors import CompileError
+from mccompile.ir.errors import CompileError, UsageError
 from mccompile.ir.types import F32
 from tests.check.conftest import compile_to, save
 from tests.check.test_golden import build_and_run
@@ -125,6 +126,20 @@ def test_behind_a_tie_the_side_of_the_graph_is_expected_to_the_bit(tmp_path: Pat
     theirs = judge_of(model, c).run(inputs)
     assert not all(expected.compared(n, a).ok for n, a in theirs.values.items())
     assert not any(a.any() for a in expected.noise.values())
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({}, "no array is given for input 'x'"),
+        ({"x": np.zeros(75, np.int8)}, r"input 'x' is int8\[75\]"),
+        ({"x": np.zeros((1, 3, 5, 5), np.uint8)}, "input 'x' is uint8"),
+    ],
+)
+def test_inputs_that_do_not_fit_are_refused(given: dict[str, Any], said: str, tmp_path: Path) -> None:
+    model = _bytes(tmp_path / "net.onnx")
+    with pytest.raises(UsageError, match=said):
+        reference_golden(model, given)(compile_to(model, tmp_path / "out"))
 
 
 def test_what_no_reference_runs_is_told(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """`check` of drawn networks, layer by layer: it agrees with the judge of compositions, and gives an answer.
 
 Example: the program of a seed gives what onnxruntime gives, so that ``check --per-layer`` has to say ok, too; that it
-ends with a traceback, or finds fault with the program, is a fault of its own.
+ends with a traceback, or finds fault with the program, is a fault of its own. So is a golden test that is refused.
 """
 
 from __future__ import annotations
@@ -9,11 +9,17 @@ from __future__ import annotations
 import os
 import random
 import traceback
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
+from mccompile import driver
 from mccompile.check.check import check
+from mccompile.check.golden import reference_golden
+from mccompile.check.judged import WRONG
+from mccompile.check.reference import Array
+from mccompile.driver import Options
 from mccompile.ir.errors import CompileError, InternalError, UsageError
 from tests.support.compose.definite import Refused
 from tests.support.fuzz.attempt import attempt, expectations
@@ -60,13 +66,17 @@ def attack(seed: int) -> Work:
         with mock.patch.dict(os.environ, {"CC": "gcc", "MCC_CACHE": str(folder / "cache")}):
             try:
                 options, _ = options_of(own)
-                found = check(path, options, inputs=given, per_layer=True, golden=r.random() < 0.5)
+                golden = r.random() < 0.5
+                found = check(path, options, inputs=given, per_layer=True, golden=golden)
+                refusal = _refusal(path, options, given) if golden and found.ok else ""
             except InternalError as e:
                 return "internal", f"{setting.label}\n{e}\n{traceback.format_exc(limit=-4)}"
             except (CompileError, UsageError) as e:
                 return "refused", str(e)
             except Exception:
                 return "internal", f"{setting.label}\n{traceback.format_exc(limit=-6)}"
+        if refusal:
+            return "wrong", f"{setting.label}\n{refusal}"
         if found.ok or given is None:  # of numbers that check draws nobody knows whether they can be judged
             return "ok", ""
         verdict = attempt(net, setting, expected, folder / "attempt")
@@ -74,3 +84,13 @@ def attack(seed: int) -> Work:
         return ("wrong", text) if verdict.kind == "ok" else ("none", verdict.text)
 
     return work
+
+
+def _refusal(path: Path, options: Options, inputs: Mapping[str, Array] | None) -> str:
+    """What the golden test of a network that is right is refused for, where that is how the reference judges it."""
+    compilation, _ = driver.compile_files(path, options)
+    try:
+        reference_golden(path, inputs)(compilation)
+    except CompileError as e:
+        return str(e) if WRONG in e.rule else ""
+    return ""
