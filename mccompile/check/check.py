@@ -15,7 +15,8 @@ from mccompile._dataclass import dataclass
 from mccompile.check.compare import Comparison, Tolerance
 from mccompile.check.data import accuracy_of, expected_of, samples_of, with_dims
 from mccompile.check.golden import golden_files
-from mccompile.check.precision import is_narrow, precision_of, unused
+from mccompile.check.judged import WRONG, fault_of
+from mccompile.check.precision import is_narrow, precision_of, unrounded, unused
 from mccompile.check.reference import Expected, drawn_cases, drawn_extents, drawn_inputs
 from mccompile.check.result import Accuracy, CheckResult
 from mccompile.check.sides import DRAWS, MORE_DRAWS
@@ -186,7 +187,10 @@ def _checked(model: Path, compilation: Compilation, out: Path, asked: _Asked) ->
     precision = None
     if is_narrow(compilation) and asked.tolerance is None:
         each = [(case.everything, case.expected.values, got) for case, got in zip(cases, results, strict=True)]
-        precision = precision_of(model, compilation, each, asked.max_error)
+        plain = unrounded(model, compilation)
+        precision = precision_of(compilation, plain, each, asked.max_error)
+        if judge is not None and expect is None:
+            unstable += _unlike_judge(model, plain, judge, cases)
     if ties is not None or precision is not None:  # neither judges the C: they say what its graph is worth
         unstable += _unlike_graph(compilation, network, cases)
     stack = _stack(out, network, compilation)
@@ -217,6 +221,15 @@ def _accuracy(
     if labels is None and (len(cases) == 1 or not cases[0].given):
         return ()
     return accuracy_of([case.expected.values for case in cases], results, labels)
+
+
+def _unlike_judge(model: Path, plain: Compilation, judge: Stream, cases: Sequence[_Case]) -> list[str]:
+    """Where the graph with nothing in fewer bits, by which error is measured, is not what the judge computes."""
+    for case in cases:
+        given = case.everything
+        if fault := fault_of(model, plain, judge.judge, given, case.expected, OfGraph(plain).meant(given)):
+            return [f"in f32, {WRONG} {judge.judge.engine} computes: {fault}"]
+    return []
 
 
 def _unlike_graph(c: Compilation, network: Network, cases: Sequence[_Case]) -> list[str]:

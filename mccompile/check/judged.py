@@ -71,7 +71,8 @@ class Judged(Stream):
             note = f"the golden test expects what the optimised graph computes, which nothing has judged: {e.rule}"
             self.compilation.notes += [note] if note not in self.compilation.notes else []
             return found
-        if fault := self._fault(given, expected, found.values if c is self.compilation else self.judged.meant(given)):
+        got = found.values if c is self.compilation else self.judged.meant(given)
+        if fault := fault_of(self.model, c, self.reference, given, expected, got):
             raise CompileError(
                 f"{WRONG} {self.reference.engine} computes: {fault}",
                 where=c.source,
@@ -79,20 +80,24 @@ class Judged(Stream):
             )
         return found
 
-    def _fault(self, inputs: Mapping[str, Array], expected: Expected, got: Mapping[str, Array]) -> str:
-        """What is wrong with what a graph computes; empty if nothing is.
 
-        The reference's noise says nothing where it falls to the other side of ties itself: layers are asked first.
-        """
-        c = self.judged.compilation
-        verdict = Verdict(c.graph)
-        plainly = replace(expected, noise={n: a for n, a in expected.noise.items() if n in expected.halves})
-        if verdict.run("", plainly, got).ok:
-            return ""
-        ties = explained(self.model, c, [inputs])
-        if ties is not None:
-            return "" if ties.ok else ties.text()
-        run = verdict.run("", expected, got)
-        if verdict.is_unsure(run):
-            run = verdict.run("", self.reference.surer().run(inputs), got)
-        return next((f"{o.name}: {o.text()}" for o in run.comparisons if not o.ok), "")
+def fault_of(
+    model: Path, c: Compilation, judge: Judge | OfGraph, inputs: Mapping[str, Array], expected: Expected,
+    got: Mapping[str, Array],
+) -> str:  # fmt: skip
+    """What is wrong with what the graph of a compilation computes, where the judge says what is ``expected``; empty
+    if nothing is.
+
+    The judge's noise says nothing where it falls to the other side of ties itself: layers are asked first.
+    """
+    verdict = Verdict(c.graph)
+    plainly = replace(expected, noise={n: a for n, a in expected.noise.items() if n in expected.halves})
+    if verdict.run("", plainly, got).ok:
+        return ""
+    ties = explained(model, c, [inputs])
+    if ties is not None:
+        return "" if ties.ok else ties.text()
+    run = verdict.run("", expected, got)
+    if verdict.is_unsure(run):
+        run = verdict.run("", judge.surer().run(inputs), got)
+    return next((f"{o.name}: {o.text()}" for o in run.comparisons if not o.ok), "")

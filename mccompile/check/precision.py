@@ -148,19 +148,18 @@ def unrounded(model: Path, c: Compilation) -> Compilation:
 
 
 def precision_of(
-    model: Path,
     c: Compilation,
+    plain: Compilation,
     runs: Sequence[tuple[Mapping[str, Array], Mapping[str, Array], Mapping[str, Array]]],
     most: float | None,
 ) -> Precision:
     """The precision of a compilation.
 
     Args:
-        model: what was compiled.
+        plain: the same in f32 (`unrounded`).
         runs: of each run what the model is fed, what the judge says, what the C gave.
         most: the error that is allowed, if the user said so.
     """
-    plain = unrounded(model, c)
     both = {r.name for g in (plain.graph, c.graph) for n in g.nodes for r in n.results}
     noise = {name: Noise() for name in both}
     own = {name: Noise() for name in runs[0][2]}

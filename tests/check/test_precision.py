@@ -5,16 +5,20 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
+from mccompile import driver
 from mccompile.check.check import check
 from mccompile.check.narrowing import apply
 from mccompile.check.precision import Output, Precision, allowed_of
-from mccompile.driver import Options
+from mccompile.driver import Compilation, Options
+from mccompile.ir import expr as ex
 from mccompile.ir.errors import UsageError
+from mccompile.ir.types import F32
 from mccompile.run.noise import Noise
 from tests.check.conftest import save
 
@@ -39,6 +43,24 @@ def test_check_says_the_error_and_fails_above_what_is_allowed() -> None:
     assert not strict.ok
     assert not strict.faults
     assert strict.to_json()["precision"]["ok"] is False
+
+
+@pytest.mark.parametrize("more", [{"weights": {"*": "i8"}}, {"precision": {"*": "bf16"}}])
+def test_a_pass_that_is_wrong_in_f32_too_is_found(more: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error is measured against a graph that the same passes made."""
+    right = driver.optimize
+
+    def wrong(c: Compilation, *observe: Any) -> None:
+        right(c, *observe)
+        node = c.graph.nodes[-1]
+        node.post[0] = ex.apply("mul", node.post.get(0, ex.acc(F32)), ex.num(0.99, F32))
+
+    monkeypatch.setattr(driver, "optimize", wrong)
+    result = check(DIGITS, Options(target="generic", **more))
+    assert result.precision is not None
+    assert result.precision.ok
+    assert not result.ok
+    assert any("in f32, the optimised graph does not compute what onnx" in line for line in result.lines())
 
 
 def test_forms_are_found_for_an_error() -> None:
