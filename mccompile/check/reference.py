@@ -25,6 +25,7 @@ from mccompile.ir.types import TensorType
 from mccompile.onnxio import (
     Draw,
     OnnxModel,
+    dtype_of_array,
     evaluate_model,
     extract_with_outputs,
     jitter_weights,
@@ -154,20 +155,24 @@ class OnnxReference:
 
     def run(self, inputs: Mapping[str, Array]) -> Expected:
         """CompileError if the reference cannot evaluate the model."""
-        graph = self.model.graph
-        ports = [*graph.inputs, *(v for v in graph.outputs if v.name in self.names)]
-        for v in ports:
-            if v.dtype in HELD_IN and v.dtype != "string":
-                raise CompileError(
-                    f"onnx.reference takes and gives {v.name} as {v.dtype}, of which the code has bits",
-                    where=self.model.path, hint=f"it was asked because {self.why}",
-                )  # fmt: skip
+        self._require_known({v.name: v.dtype for v in self.model.graph.inputs})
         inputs = {n: decoded(a) if n in self.texts else a for n, a in inputs.items()}
         try:
             values = evaluate_model(self.model, inputs, self.names)
         except CompileError as e:
             raise CompileError(e.rule, where=e.where, hint=f"it was asked because {self.why}") from e
+        outputs = {v.name for v in self.model.graph.outputs}
+        self._require_known({n: dtype_of_array(a) for n, a in values.items() if n in outputs})
         return Expected(_in_bytes(values, self.texts), {})
+
+    def _require_known(self, ports: Mapping[str, str]) -> None:
+        """CompileError where inputs or outputs are of types that numpy has not, of which the code has bits."""
+        for name, dtype in ports.items():
+            if dtype in HELD_IN and dtype != "string":
+                raise CompileError(
+                    f"onnx.reference does not have {name!r}, which is {dtype}, as the code does",
+                    where=self.model.path, hint=f"it was asked because {self.why}",
+                )  # fmt: skip
 
 
 def last_place(values: Array) -> Array:
@@ -221,6 +226,8 @@ def judge_of(path: Path, c: Compilation, inner: Sequence[str] = ()) -> Judge:
     ports = {v.name: v.type for v in (*c.graph.fed, *c.graph.outputs)}
     texts = {n: ports[n].shape[-1] for n in c.interface.texts & ports.keys() - c.interface.legends.keys()}
     judge = replace(judge, texts=texts)
+    if isinstance(judge, OnnxRuntime):  # a file need not say of what type its outputs are
+        judge = replace(judge, halves=judge.halves | c.interface.halves)
     return Translated(judge, c.interface, outputs) if c.interface.changed else judge
 
 

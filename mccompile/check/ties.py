@@ -165,15 +165,18 @@ def judge_layers(
             if name is None and (stands := _standing_for(v, got, imported, theirs, reals.keys() - judged, extents)):
                 name, got, floats = stands
             if name is None:
-                hidden[v] = moved | _near_ties(node, nodes, reals, got.shape, tie)
+                hidden[v] = moved | _near_ties(node, nodes, reals, got, tie)
                 continue
             judged.add(name)
             got = _with_sign(got, theirs[name].dtype)
-            part = _part(got, theirs[name], moves=v.name not in theirs)
+            near = _near_ties(node, nodes, reals, reals[name], tie, name)
+            want, real = theirs[name], reals[name]
+            if name != v.name:
+                want, real, near = (_shaped(a, got) for a in (want, real, near))
+            part = _part(got, want, moves=v.name not in theirs)
             if part is None:
                 continue
-            near = moved | _near_ties(node, nodes, reals, reals[name].shape, tie, name)[part]
-            real, want = reals[name][part], theirs[name][part]
+            want, real, near = want[part], real[part], moved | near[part]
             differs = got != want
             layers, elements, differing = layers + 1, elements + got.size, differing + int(differs.sum())
             fault = _fault(want, real, FAR, differs, " of the reference")
@@ -275,6 +278,20 @@ def _before_rounding(node: Node, values: Mapping[Value, Array], rounded: Array) 
     return np.broadcast_to(ex.evaluate(inner, lambda i: known[i], wide=True).astype(np.float64), rounded.shape)
 
 
+def _shaped(array: Array, got: Array) -> Array:
+    """A tensor of as many elements with the axes that a node has: passes move what makes axes of others."""
+    return array.reshape(got.shape) if array.size == got.size else array
+
+
+def _may_be_of(theirs: Array, got: Array) -> bool:
+    """Whether a tensor may be all of another one, or the channels that are left of it."""
+    return theirs.size == got.size or theirs.ndim == got.ndim
+
+
+def _but_channels(array: Array) -> tuple[int, ...]:
+    return (*array.shape[:1], *array.shape[2:])
+
+
 def _part(got: Array, theirs: Array, moves: bool) -> tuple[Any, ...] | None:
     """The index of the part of the reference's tensor that a node computes: all, or the channels that are left of it
     where the others were constant and are gone, in another order if it ``moves`` them. None if neither is so.
@@ -343,14 +360,15 @@ def _counterpart(
     if not node.post and node.op.elementwise is None:  # moved, not rounded here
         return None
     fused = [n for n in imported if n.origins and set(n.origins) <= set(node.origins)]
-    rounded = [w for n in fused for w in n.results if w.name in known and w.type.rank == got.ndim]
+    rounded = [w for n in fused for w in n.results if w.name in known and _may_be_of(theirs[w.name], got)]
+    tie = max(tie, 0.5 + 2.0 ** (8 * v.dtype.nbytes - 21))  # f32 has 2^-7 between numbers of 16 bits
     differing = {}
     for w in rounded:
         if rounds(w) and w.dtype.nbytes == v.dtype.nbytes:
-            own, other = _with_sign(got, w.dtype.numpy), theirs[w.name]
+            own, other = _with_sign(got, w.dtype.numpy), _shaped(theirs[w.name], got)
             if (part := _part(own, other, moves=True)) is None:
                 continue
-            apart = (other[part] != own) & ~_is_tie(known[w.name][part], tie)
+            apart = (other[part] != own) & ~_near_ties(node, imported, known, other, tie)[part]
             differing[w.name] = int(apart.sum())
     closest = min(differing, key=lambda name: differing[name], default=None)
     return closest if closest is not None and differing[closest] * 100 <= got.size else None
@@ -394,12 +412,12 @@ def _with_sign(array: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def _near_ties(
-    node: Node, imported: Sequence[Node], reals: Mapping[str, Array], shape: tuple[int, ...], tie: float,
-    name: str = "",
-) -> Array:  # fmt: skip
-    """Where a tensor of this shape that was fused into a node, beside the one of that name, is a tie itself: the node
-    may have gone on with the other side. Of one with other channels, which a join has taken, any of them may be."""
-    near = np.zeros(shape, bool)
+    node: Node, imported: Sequence[Node], reals: Mapping[str, Array], got: Array, tie: float, name: str = ""
+) -> Array:
+    """Where a tensor of as many elements as ``got`` that was fused into a node, beside the one of that name, is a tie
+    itself: the node may have gone on with the other side. Of one with other channels, which a join has taken, any of
+    them may be."""
+    near = np.zeros(got.shape, bool)
     for other in imported:
         if not set(other.origins) & set(node.origins):
             continue
@@ -407,9 +425,9 @@ def _near_ties(
             real = reals.get(v.name)
             if real is None or v.name == name:
                 continue
-            if real.shape == shape:
-                near |= _is_tie(real, tie)
-            elif real.ndim == len(shape) > 1 and (*real.shape[:1], *real.shape[2:]) == (*shape[:1], *shape[2:]):
+            if real.size == got.size:
+                near |= _is_tie(_shaped(real, got), tie)
+            elif real.ndim == got.ndim > 1 and _but_channels(real) == _but_channels(got):
                 near |= _is_tie(real, tie).any(axis=1, keepdims=True)
     return near
 
@@ -423,12 +441,16 @@ def _is_tie(real: Array, tie: float) -> Array:
 def _moved(
     node: Node, hidden: Mapping[Value, Array], values: Mapping[Value, Array], known: Mapping[str, int]
 ) -> list[Array]:
-    """Where the results of a node that only moves elements, such as a join or a split, have some of which a tensor
-    before them, which is not compared, was a tie; False of others."""
+    """Where the results of a node that only moves elements, such as a join or a split, or computes each of its own,
+    have some of which a tensor before them, which is not compared, was a tie; False of others."""
+    if node.op.elementwise is not None:
+        shape = np.broadcast_shapes(*(values[v].shape for v in node.inputs))
+        masks = [np.broadcast_to(hidden[v], shape) for v in node.inputs if v in hidden]
+        return [np.logical_or.reduce(masks) if masks else np.array(False)]
     moves = node.op.selects and not node.pre and not node.post
     own = [v for i, v in enumerate(node.operands) if v is not None and (i == 0 or v.dtype not in (I32, I64))]
     if not moves or not any(v in hidden for v in own):
         return [np.array(False)] * len(node.results)
-    masks = {v: values[v] for v in node.operands if v is not None}  # of indices, what they are
-    masks |= {v: hidden[v].astype(values[v].dtype) if v in hidden else np.zeros_like(values[v]) for v in own}
-    return [np.asarray(found, bool) for found in node.evaluate(masks, extents=known)]
+    given = {v: values[v] for v in node.operands if v is not None}  # of indices, what they are
+    given |= {v: hidden[v].astype(values[v].dtype) if v in hidden else np.zeros_like(values[v]) for v in own}
+    return [np.asarray(found, bool) for found in node.evaluate(given, extents=known)]
