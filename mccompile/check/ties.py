@@ -15,6 +15,7 @@ real number is as sure as float32 makes it (`_unsure`).
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
@@ -47,6 +48,9 @@ the network was read as another one. onnxruntime is no further than a tie, but f
 
 _OF_REQUANT = {"exact": TIE, "tflite": 0.75}
 """That by how sums are rounded. TensorFlow Lite rounds twice: to 2^-e steps at first, e at least 1."""
+
+MOST_AXES = 5
+"""Of tensors that are looked for with their axes in another order."""
 
 ROUNDED = 1e-5
 """How far floats may be off that stand for a rounded number, relative to the largest."""
@@ -155,10 +159,10 @@ def judge_layers(
         sure.follow(step)
         for v, got, moved in zip(node.results, results, near_before, strict=True):
             values[v] = got
-            name = interface.tensors.get(v.name)
+            name, turn = interface.tensors.get(v.name), None
             if name not in reals:
                 open_ = {n: a for n, a in reals.items() if n == v.name or n not in names}
-                name = _counterpart(node, v, got, nodes, theirs, open_, tie)
+                name, turn = _counterpart(node, v, got, nodes, theirs, open_, tie)
             if step.taken is not None and name in judged:
                 continue  # in its branch
             floats: Array | None = None
@@ -171,8 +175,9 @@ def judge_layers(
             got = _with_sign(got, theirs[name].dtype)
             near = _near_ties(node, nodes, reals, reals[name], tie, name)
             want, real = theirs[name], reals[name]
-            if name != v.name:
-                want, real, near = (_shaped(a, got) for a in (want, real, near))
+            if turn is not None:
+                want, real, near = (_shaped(a, got, turn) for a in (want, real, near))
+                near |= _near_ties(node, nodes, reals, got, tie, name)
             part = _part(got, want, moves=v.name not in theirs)
             if part is None:
                 continue
@@ -278,9 +283,18 @@ def _before_rounding(node: Node, values: Mapping[Value, Array], rounded: Array) 
     return np.broadcast_to(ex.evaluate(inner, lambda i: known[i], wide=True).astype(np.float64), rounded.shape)
 
 
-def _shaped(array: Array, got: Array) -> Array:
-    """A tensor of as many elements with the axes that a node has: passes move what makes axes of others."""
-    return array.reshape(got.shape) if array.size == got.size else array
+def _shaped(array: Array, got: Array, turn: Sequence[int] | None = None) -> Array:
+    """A tensor of as many elements with the axes that a node has: passes move what turns axes, or makes axes of
+    others."""
+    turned = array if turn is None else array.transpose(turn)
+    return turned.reshape(got.shape) if array.size == got.size else array
+
+
+def _turns(shape: Sequence[int], wanted: Sequence[int]) -> list[tuple[int, ...]]:
+    """The orders that axes may be in: as they are, or any that makes the ``wanted`` shape; of many axes, none."""
+    plain = tuple(range(len(shape)))
+    others = itertools.permutations(plain) if len(shape) <= MOST_AXES else ()
+    return [plain, *(p for p in others if p != plain and [shape[a] for a in p] == list(wanted))]
 
 
 def _may_be_of(theirs: Array, got: Array) -> bool:
@@ -345,8 +359,9 @@ def _other_order(got: Array, theirs: Array) -> tuple[Any, ...]:
 def _counterpart(
     node: Node, v: Value, got: Array, imported: Sequence[Node], theirs: Mapping[str, Array],
     known: Mapping[str, Array], tie: float,
-) -> str | None:  # fmt: skip
-    """The name in the reference of what a node rounds, among the ``known`` real results; None if there is none.
+) -> tuple[str | None, tuple[int, ...] | None]:  # fmt: skip
+    """The name in the reference of what a node rounds, among the ``known`` real results, and the order of its axes
+    there, where it has another name; None if there is none.
 
     Bytes that are stored instead of floats have a name of their own (``y.bytes``), and so have bytes with another
     sign, and channels in another order: then it is the closest of the tensors that the network rounds in the nodes
@@ -354,24 +369,27 @@ def _counterpart(
     time, is another tensor; should it be a wrong one, who reads it is judged with it, and found.
     """
     if not rounds(v):
-        return None
+        return None, None
     if v.name in known:
-        return v.name
+        return v.name, None
     if not node.post and node.op.elementwise is None:  # moved, not rounded here
-        return None
+        return None, None
     fused = [n for n in imported if n.origins and set(n.origins) <= set(node.origins)]
     rounded = [w for n in fused for w in n.results if w.name in known and _may_be_of(theirs[w.name], got)]
     tie = max(tie, 0.5 + 2.0 ** (8 * v.dtype.nbytes - 21))  # f32 has 2^-7 between numbers of 16 bits
     differing = {}
     for w in rounded:
-        if rounds(w) and w.dtype.nbytes == v.dtype.nbytes:
-            own, other = _with_sign(got, w.dtype.numpy), _shaped(theirs[w.name], got)
+        if not rounds(w) or w.dtype.nbytes != v.dtype.nbytes:
+            continue
+        own, near = _with_sign(got, w.dtype.numpy), _near_ties(node, imported, known, theirs[w.name], tie)
+        for turn in _turns(theirs[w.name].shape, got.shape):
+            other = _shaped(theirs[w.name], got, turn)
             if (part := _part(own, other, moves=True)) is None:
                 continue
-            apart = (other[part] != own) & ~_near_ties(node, imported, known, other, tie)[part]
-            differing[w.name] = int(apart.sum())
-    closest = min(differing, key=lambda name: differing[name], default=None)
-    return closest if closest is not None and differing[closest] * 100 <= got.size else None
+            apart = (other[part] != own) & ~_shaped(near, got, turn)[part]
+            differing[w.name, turn] = int(apart.sum())
+    closest = min(differing, key=lambda found: differing[found], default=None)
+    return closest if closest is not None and differing[closest] * 100 <= got.size else (None, None)
 
 
 def _standing_for(
