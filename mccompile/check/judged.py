@@ -21,10 +21,11 @@ from mccompile._dataclass import dataclass
 from mccompile.check.precision import is_narrow, unrounded
 from mccompile.check.reference import Expected, Judge, judge_of
 from mccompile.check.streams import OfGraph, Stream, stream_of_c
-from mccompile.check.ties import explained
+from mccompile.check.ties import explained, imported_graph
 from mccompile.check.verdict import Verdict
 from mccompile.driver import Compilation
 from mccompile.ir.errors import CompileError
+from mccompile.ir.graph import Graph
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -35,8 +36,9 @@ WRONG = "the optimised graph does not compute what"
 
 def judged_stream(model: Path, c: Compilation) -> Stream:
     """As `stream_of_c`; where that is the graph, the reference judges it in each run."""
-    stream = stream_of_c(model, c)
-    return Judged(stream.judge, stream.graph, model, c) if isinstance(stream.judge, OfGraph) else stream
+    imported = imported_graph(model, c)
+    stream = stream_of_c(model, c, imported)
+    return Judged(stream.judge, c.graph, model, c, imported) if isinstance(stream.judge, OfGraph) else stream
 
 
 @dataclass
@@ -49,6 +51,7 @@ class Judged(Stream):
 
     model: Path
     compilation: Compilation
+    imported: Graph
     reference: Judge = field(init=False)
     judged: OfGraph = field(init=False)
     expects: str = field(init=False, default="the graph that it was made of, which the reference has judged")
@@ -72,7 +75,7 @@ class Judged(Stream):
             self.compilation.notes += [note] if note not in self.compilation.notes else []
             return found
         got = found.values if c is self.compilation else self.judged.meant(given)
-        if fault := fault_of(self.model, c, self.reference, given, expected, got):
+        if fault := fault_of(self.model, c, self.reference, given, expected, got, self.imported):
             raise CompileError(
                 f"{WRONG} {self.reference.engine} computes: {fault}",
                 where=c.source,
@@ -83,7 +86,7 @@ class Judged(Stream):
 
 def fault_of(
     model: Path, c: Compilation, judge: Judge | OfGraph, inputs: Mapping[str, Array], expected: Expected,
-    got: Mapping[str, Array],
+    got: Mapping[str, Array], imported: Graph | None = None,
 ) -> str:  # fmt: skip
     """What is wrong with what the graph of a compilation computes, where the judge says what is ``expected``; empty
     if nothing is.
@@ -94,7 +97,7 @@ def fault_of(
     plainly = replace(expected, noise={n: a for n, a in expected.noise.items() if n in expected.halves})
     if verdict.run("", plainly, got).ok:
         return ""
-    ties = explained(model, c, [inputs])
+    ties = explained(model, c, [inputs], imported)
     if ties is not None:
         return "" if ties.ok else ties.text()
     run = verdict.run("", expected, got)

@@ -191,11 +191,11 @@ def stream_of(path: Path, c: Compilation, inner: Sequence[str] = ()) -> Stream:
     return Stream(judge_of(path, c, inner), c.graph)
 
 
-def stream_of_c(path: Path, c: Compilation) -> Stream:
+def stream_of_c(path: Path, c: Compilation, imported: Graph | None = None) -> Stream:
     """As `stream_of`, what the C itself is to compute: where weights or products were asked for in fewer bits, the
     graph says that, and the judge only what it costs; and where numbers are rounded to 8 or 16 bits, the judge may
     fall to the other side of a tie, and so may all that follows."""
-    own = is_narrow(c) or is_quantised(imported_graph(path, c))
+    own = is_narrow(c) or is_quantised(imported_graph(path, c) if imported is None else imported)
     return Stream(OfGraph(c), c.graph) if own else stream_of(path, c)
 
 

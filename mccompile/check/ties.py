@@ -107,10 +107,12 @@ def rounded_names(graph: Graph) -> list[str]:
     return list(dict.fromkeys(v.name for n, _ in graph.everywhere() for v in n.results if rounds(v)))
 
 
-def explained(model: Path, c: Compilation, inputs: Sequence[Mapping[str, Array]]) -> Ties | None:
+def explained(
+    model: Path, c: Compilation, inputs: Sequence[Mapping[str, Array]], imported: Graph | None = None
+) -> Ties | None:
     """The layers of a quantised network on operands of the reference, in runs on ``inputs``; None where there is none
-    to be compared."""
-    imported = imported_graph(model, c)
+    to be compared. ``imported``: `imported_graph`, where it is there already."""
+    imported = imported_graph(model, c) if imported is None else imported
     if not is_quantised(imported):
         return None
     known = set(tensor_names(model))

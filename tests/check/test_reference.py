@@ -217,6 +217,15 @@ def test_spectra_of_odd_lengths_are_as_unsure_as_onnxruntime_makes_them(tmp_path
     assert not compare("y", exact * np.float32(1.02), found.values["y"], found.noise["y"]).ok
 
 
+def test_outputs_of_bfloat16_whose_type_no_file_says_are_bits(tmp_path: Path) -> None:
+    ports = {"x": (TensorProto.BFLOAT16, [3, 4])}, {"y": (TensorProto.BFLOAT16, [3, 4])}
+    model = onnx.load(save(tmp_path / "m.onnx", [helper.make_node("Add", ["x", "x"], ["y"])], *ports))
+    model.graph.output[0].ClearField("type")
+    onnx.save(model, tmp_path / "m.onnx")
+    result = check(tmp_path / "m.onnx", Options(target="generic"), golden=True)
+    assert result.ok, result.lines()
+
+
 TREE = {
     "nodes_treeids": [0, 0, 0], "nodes_nodeids": [0, 1, 2], "nodes_featureids": [0, 0, 0],
     "nodes_values": [0.5, 0.0, 0.0], "nodes_modes": ["BRANCH_LEQ", "LEAF", "LEAF"], "nodes_truenodeids": [1, 0, 0],

@@ -153,6 +153,49 @@ def test_ties_before_a_join_are_told(tmp_path: Path) -> None:
     assert found.differing > 0
 
 
+def _rounded(
+    name: str, to: str, scale: float, zero: np.generic
+) -> tuple[list[onnx.NodeProto], list[onnx.TensorProto]]:
+    """QuantizeLinear and DequantizeLinear, and their constants."""
+    stored = [numpy_helper.from_array(np.float32(scale), f"{to}.s"), numpy_helper.from_array(zero, f"{to}.z")]
+    operands = [f"{to}.s", f"{to}.z"]
+    return [helper.make_node("QuantizeLinear", [name, *operands], [f"{to}.q"]),
+            helper.make_node("DequantizeLinear", [f"{to}.q", *operands], [to])], stored  # fmt: skip
+
+
+@pytest.mark.parametrize("bits", [8, 16])
+def test_ties_of_what_is_fused_and_turned_are_told(tmp_path: Path, bits: int) -> None:
+    """The second rounding is of ties, which f32 puts on either side where factors are one, and the last one shows it.
+    Axes are turned between these, and what the program has there has no name in the model."""
+    def turned(name: str, to: str, *perm: int) -> tuple[list[onnx.NodeProto], list[onnx.TensorProto]]:
+        return [helper.make_node("Transpose", [name], [to], perm=perm)], []
+
+    if bits == 8:
+        ports = {"x": [5, 3, 70], "y": [70, 5, 3], "d": [70, 5, 3]}
+        parts = [
+            _rounded("x", "a", 0.00783857237547636, np.int8(0)), turned("a", "b", 1, 2, 0),
+            _rounded("b", "c", 0.010033372789621353, np.int8(0)), turned("c", "d", 1, 2, 0),
+            _rounded("d", "y", 0.007900292985141277, np.int8(127)),
+        ]  # fmt: skip
+    else:
+        ports = {"x": [1, 48], "y": [48, 32]}
+        weights = numpy_helper.from_array(np.linspace(-1, 1, 32, dtype=np.float32)[None], "w")
+        parts = [
+            _rounded("x", "a", 0.03042982518672943, np.int8(127)), turned("a", "b", 1, 0),
+            _rounded("b", "c", 9.737544314702973e-05, np.int16(32767)),
+            _rounded("w", "v", 0.0125, np.int8(0)), ([helper.make_node("MatMul", ["c", "v"], ["d"])], [weights]),
+            _rounded("d", "y", 0.00022992432059254497, np.int16(0)),
+        ]  # fmt: skip
+    given, *made = (helper.make_tensor_value_info(name, TensorProto.FLOAT, e) for name, e in ports.items())
+    nodes, stored = ([one for part in parts for one in part[k]] for k in (0, 1))
+    graph = helper.make_graph(nodes, "turned", [given], made, stored)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    onnx.save(model, tmp_path / "m.onnx")
+    found = _judged(tmp_path / "m.onnx")
+    assert found.ok, found.text()
+    assert found.differing
+
+
 def test_means_of_bytes_in_another_layout_are_judged() -> None:
     """Half of the means of two bytes are ties, a quarter of those of four: more than a hundredth may fall to the
     other side in a tensor that is the reference's."""
