@@ -137,9 +137,10 @@ def judge_layers(
     ``judge`` must know the `rounded_names` of ``imported``, as far as the model has them. ``interface`` says how
     ``inputs`` of ``optimised`` stand for those of ``imported``, ``tie`` how far a result may be from the real one.
     """
-    rounded = set(rounded_names(imported))
-    theirs = {name: a for name, a in judge.run(inputs).values.items() if a.dtype != object}  # text is not rounded
-    theirs = {name: a for name, a in theirs.items() if a.dtype.kind in "iu" or name not in rounded}  # nor bfloat16
+    expected, rounded = judge.run(inputs), set(rounded_names(imported))
+    theirs = {name: a for name, a in expected.values.items() if a.dtype != object}  # text is not rounded
+    for name in [*expected.halves, *(n for n, a in theirs.items() if n in rounded and a.dtype.kind not in "iu")]:
+        theirs.pop(name, None)  # nor is bfloat16 a number of steps
     given = interface.model_inputs(inputs)
     reals, nodes, outputs = _real_results(imported, theirs, given)
     values: dict[Value, Array] = {}
