@@ -139,8 +139,8 @@ def judge_layers(
     """
     expected, rounded = judge.run(inputs), set(rounded_names(imported))
     theirs = {name: a for name, a in expected.values.items() if a.dtype != object}  # text is not rounded
-    for name in [*expected.halves, *(n for n, a in theirs.items() if n in rounded and a.dtype.kind not in "iu")]:
-        theirs.pop(name, None)  # nor is bfloat16 a number of steps
+    bits = expected.halves | {n for n, a in theirs.items() if n in rounded and a.dtype.kind not in "iu"}
+    theirs = {name: a for name, a in theirs.items() if name not in bits}  # nor is bfloat16 a number of steps
     given = interface.model_inputs(inputs)
     reals, nodes, outputs = _real_results(imported, theirs, given)
     values: dict[Value, Array] = {}
