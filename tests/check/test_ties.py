@@ -305,7 +305,7 @@ def test_ties_of_what_a_join_took_are_told_by_their_places() -> None:
     part = cast(Node, SimpleNamespace(origins=("conv",), results=[SimpleNamespace(name="q")]))
     real = np.full((1, 2, 3), 7.0)
     real[0, 1, 2] = 4.5
-    near = _near_ties(joined, [part], {"q": real}, (1, 5, 3), TIE)
+    near = _near_ties(joined, [part], {"q": real}, np.zeros((1, 5, 3)), TIE)
     assert near.shape == (1, 5, 3)
     assert near[:, :, 2].all()
     assert near.sum() == 5
