@@ -180,7 +180,7 @@ def judge_layers(
             want, real = theirs[name], reals[name]
             if turn is not None:
                 want, real, near = (_shaped(a, got, turn) for a in (want, real, near))
-                near |= _near_ties(node, nodes, reals, got, tie, name)
+                near |= _near_ties(node, nodes, reals, want, tie, name)
             part = _part(got, want, moves=v.name not in theirs)
             if part is None:
                 continue

@@ -114,11 +114,11 @@ class Call:
     @property
     def varies(self) -> bool:
         """Whether one of its numbers is known at run time only."""
-        return bool(self.op.varying) or varies(self.op.numbers) or any(v.varies for v in self.views())
+        return bool(self.op.told) or varies(self.op.numbers) or any(v.varies for v in self.views())
 
     def with_counts(self, counts: Mapping[str, Buffer]) -> Call:
         """The call with those of the buffers, by symbol, that its numbers depend on."""
-        numbers = [*number_names(self).values(), *self.op.varying, *(v.offset for v in self.views())]
+        numbers = [*number_names(self).values(), *self.op.told, *(v.offset for v in self.views())]
         found = tuple(counts[s.name] for s in symbols(*numbers) if s.name in counts)
         own = [v.buffer for v in self.results]
         return replace(self, counts=tuple(b for b in found if b not in own)) if found else self

@@ -128,6 +128,11 @@ class Op:
         """What in its attributes is known at run time only."""
         return tuple(_varying([getattr(self, f.name) for f in dataclasses.fields(self)]))
 
+    @property
+    def told(self) -> tuple[int, ...]:
+        """What of that a kernel is told: nothing where views say all of it, as those of a copy do."""
+        return self.varying
+
     def at_bounds(self) -> Op:
         """The operator for who plans for the largest extents: what it says of them at its largest, as pads."""
         return self

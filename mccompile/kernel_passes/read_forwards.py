@@ -15,6 +15,7 @@ from dataclasses import replace
 from mccompile.ir.kernel import Block, Call, KernelModule
 from mccompile.kernel_passes.rewrite.steps import Step
 from mccompile.kernels.registry import variant
+from mccompile.kernels.variant import axes_backwards
 from mccompile.passes.manager import Remarks
 
 
@@ -29,7 +30,7 @@ def run(module: KernelModule, remarks: Remarks) -> int:
 def _forwards(step: Step, remarks: Remarks) -> Step:
     if not isinstance(step, Call) or not variant(step.kernel).elementwise:
         return step
-    axes = _backwards(step)
+    axes = axes_backwards(step)
     if not axes:
         return step
     what = f"turned {len(axes)} axes of {step.kernel} into {step.results[0].buffer.name}"
@@ -43,16 +44,3 @@ def _forwards(step: Step, remarks: Remarks) -> Step:
         results=tuple(v.turned(axes) for v in step.results),
         extras=tuple(v.turned(axes) for v in step.extras),
     )
-
-
-def _backwards(call: Call) -> list[int]:
-    """The axes along which the first operand that has several elements there is read backwards."""
-    reads = [v for v in (*call.reads, *call.extras) if v is not None]
-    if not all(v.linear and v.rank == call.results[0].rank for v in (*reads, *call.results)):
-        return []
-    found = []
-    for a, extent in enumerate(call.results[0].shape):
-        strides = [s for v in reads if (s := v.axis_strides()[a])]
-        if extent > 1 and strides and strides[0] < 0:
-            found.append(a)
-    return found

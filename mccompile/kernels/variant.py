@@ -251,7 +251,8 @@ class Variant:
         one where it runs backwards without gaps, any offset. A variant that assumes more says so here, and what makes
         sums says `sums_backwards`.
         """
-        if not self.elementwise and any(v is not None and backwards_apart(v) for v in after.inputs):
+        turned = axes_backwards(after) if self.elementwise else []
+        if any(v is not None and backwards_apart(v.turned(turned)) for v in after.inputs):
             return f"{self.kernel} would read backwards with gaps"
         if self.stores_rows and not all(v.gapless for v in after.results):
             return f"{self.kernel} stores its results row by row"
@@ -332,6 +333,20 @@ def vectors_apart(after: Call, *operands: int) -> str:
     if any(v is not None and not neighbours(v) for v in views):
         return f"{after.kernel} reads neighbours on the last axis as they lie"
     return ""
+
+
+def axes_backwards(call: Call) -> list[int]:
+    """The axes along which the first operand that has several elements there is read backwards, of a call that goes
+    element by element: `read-forwards` turns them."""
+    reads = [v for v in call.inputs if v is not None]
+    if not all(v.linear and v.rank == call.results[0].rank for v in (*reads, *call.results)):
+        return []
+    found = []
+    for a, extent in enumerate(call.results[0].shape):
+        strides = [s for v in reads if (s := v.axis_strides()[a])]
+        if extent > 1 and strides and strides[0] < 0:
+            found.append(a)
+    return found
 
 
 def backwards_apart(view: View) -> bool:

@@ -39,6 +39,10 @@ class Movement(Op):
     def selects(self) -> bool:
         return self.background is None
 
+    @property
+    def told(self) -> tuple[int, ...]:
+        return ()
+
     def structure(self, types: Sequence[TensorType | None]) -> Structure:
         given = tuple(t for t in types if t is not None)
         return of_moves(self.moves(given, self.infer(*types)), len(types))
