@@ -76,3 +76,22 @@ def test_floats_of_more_elements_than_are_tried_stay_as_they_are() -> None:
     (miss,) = record.misses
     assert miss.reason == "it has 76,800 channels, and 65,536 at most are tried"
     assert print_graph(graph) == before
+
+
+@pytest.mark.parametrize("target", ["generic", "x86-64-v3"])
+@pytest.mark.parametrize("fn", ["relu", "rne"])
+def test_functions_of_constant_bytes_are_what_they_make_of_them(fn: str, target: str) -> None:
+    """Positions are cut off at 0, or rounded, before a byte is added."""
+    known = bytes_drawn(3, 1, 8, 8)
+    text = (
+        f"graph @g(%a: u8[2,8,8]) {{\n  %c = const {literal(known)}\n  %y = map(%a, %c) "
+        f"{{expr={{u8((rne((((f32((i32(x0) - i32(120))) * 0.021) + {fn}((f32(i32(x1)) * 0.0171))) / 0.0223)) "
+        "+ 119.0))}}"
+        " : u8[2,8,8]\n  return %y\n}"
+    )
+    graph, a = parse_graph(text, lookup), bytes_drawn(4, 2, 8, 8).view(np.uint8)
+    run_passes(graph, ("requantise",), target=resolve(target))
+    c = known.astype(np.float32) * np.float32(0.0171)
+    made = np.maximum(c, 0) if fn == "relu" else np.rint(c)
+    real = np.clip(((a.astype(float) - 120) * s32(0.021) + made) / s32(0.0223) + 119, 0, 255)
+    assert (np.abs(graph.evaluate({"a": a})["y"] - real) <= TIE).all()

@@ -76,6 +76,8 @@ def form_of(body: ex.Expr, constant: Callable[[int], Array | None]) -> Form | st
                 return "a float is computed at run time" if array is None else Form({}, array.astype(np.float64))
             case ex.Convert(operand=operand) if not operand.dtype.is_float:
                 return _integers(operand, constant)
+            case ex.Apply(operands=(_,)) if not _varies(e, constant):
+                return _known(e, constant)  # relu, too, and what is rounded
             case ex.Apply(fn="rne", operands=(a,)):
                 return "it is rounded twice" if rounded else walk(a, True)
             case ex.Apply(fn="relu", operands=(a,)):
@@ -111,11 +113,14 @@ def quantising_form(body: ex.Convert, main: int, constant: Callable[[int], Array
 
 def _integers(core: ex.Expr, constant: Callable[[int], Array | None]) -> Form:
     if not _varies(core, constant):
-        arrays = {i: constant(i) for i in ex.variables(core)}
-        value = ex.evaluate(core, lambda i: np.asarray(arrays[i]))
-        return Form({}, value.astype(np.float64))
+        return _known(core, constant)
     wide = ex.convert(core, I32) if core.dtype.nbytes < I32.nbytes else core
     return Form({wide: np.ones(())}, np.zeros(()))
+
+
+def _known(e: ex.Expr, constant: Callable[[int], Array | None]) -> Form:
+    """What an expression of constants is, as it is computed in its own types."""
+    return Form({}, ex.evaluate(e, lambda i: np.asarray(constant(i))).astype(np.float64))
 
 
 def _varies(e: ex.Expr, constant: Callable[[int], Array | None]) -> bool:
