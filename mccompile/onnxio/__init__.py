@@ -9,7 +9,7 @@ from mccompile.onnxio.evaluate import broken_rule, evaluate_model, evaluate_node
 from mccompile.onnxio.files import model_files
 from mccompile.onnxio.functions import expand_function
 from mccompile.onnxio.infer import infer_types
-from mccompile.onnxio.lift import lifted, quantisable
+from mccompile.onnxio.lift import lifted, quantisable, released
 from mccompile.onnxio.model import (
     KEPT,
     AttrValue,
@@ -76,6 +76,7 @@ __all__ = [
     "op_names",
     "quantisable",
     "read_model",
+    "released",
     "require_operands",
     "result_bytes",
     "sigmoids_by_exp",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -10,17 +10,19 @@ import onnx
 from onnx import helper, numpy_helper
 
 from mccompile.ir.names import Names
+from mccompile.onnxio.model import KEPT
 from mccompile.onnxio.nested import value_names
 from mccompile.onnxio.proto import normal_domain
 from mccompile.onnxio.raise_opset import raised
-from mccompile.onnxio.read import parse, read_bytes
+from mccompile.onnxio.read import inline_functions, parse, read_bytes
 from mccompile.onnxio.write import embed_external, serialize
 
 
 def lifted(path: str | Path, opset: int) -> tuple[bytes, int]:
     """The bytes of a model of at least ``opset``, and the opset of the file.
 
-    External data is put inside; initializers are no inputs any more.
+    External data is put inside; initializers are no inputs any more; functions of the model's own are inlined, but
+    for those whose nodes are others in its opset.
 
     Raises:
         CompileError: the file is no readable model, or `onnx` cannot convert it.
@@ -30,7 +32,27 @@ def lifted(path: str | Path, opset: int) -> tuple[bytes, int]:
     embed_external(proto.graph, path)
     opsets = {normal_domain(o.domain): int(o.version) for o in proto.opset_import}
     found = opsets.setdefault("", opset)
+    plain = inline_functions(proto, opsets, path)
+    if not any(o.domain.startswith(KEPT) for o in plain.opset_import):
+        proto = plain
     return serialize(raised(proto, opsets, opset, path)), found
+
+
+def released(path: Path, held: Collection[str], results: Collection[str]) -> list[str]:
+    """Take outputs back that only ``held`` nodes as they are, for no optimiser fuses across an output. The names of
+    the nodes that compute ``results``: they have some then."""
+    proto = parse(read_bytes(path), path)
+    labels = Names(node.name for node in proto.graph.node)
+    kept = []
+    for i, node in enumerate(proto.graph.node):
+        if any(name in results for name in node.output):
+            node.name = node.name or labels.fresh(f"{node.op_type}.{i}")
+            kept.append(node.name)
+    outputs = [v for v in proto.graph.output if v.name not in held]
+    del proto.graph.output[:]
+    proto.graph.output.extend(outputs)
+    path.write_bytes(serialize(proto))
+    return kept
 
 
 def quantisable(path: Path) -> list[str]:

@@ -42,7 +42,7 @@ def read_model(path: str | Path) -> OnnxModel:
     check_limits(proto, where)
     if not proto.graph.node:
         raise CompileError("the graph has no nodes: there is nothing to compile", where=where)
-    proto = _inline_functions(proto, opsets, path)
+    proto = inline_functions(proto, opsets, path)
     opsets |= {o.domain: int(o.version) for o in proto.opset_import if o.domain.startswith(KEPT)}
     if opsets[""] < OLDEST_OPSET:
         proto = raised(proto, opsets, OLDEST_OPSET, path)
@@ -128,7 +128,7 @@ def _opsets(proto: onnx.ModelProto, where: str) -> dict[str, int]:
     return opsets
 
 
-def _inline_functions(proto: onnx.ModelProto, opsets: Mapping[str, int], path: Path) -> onnx.ModelProto:
+def inline_functions(proto: onnx.ModelProto, opsets: Mapping[str, int], path: Path) -> onnx.ModelProto:
     """The model without functions. Nodes of one that are others in the opset of the model keep theirs; below
     `OLDEST_OPSET` they are converted, by C++ that takes their form for granted, and asks for the types of what a call
     reads."""

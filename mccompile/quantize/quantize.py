@@ -23,11 +23,13 @@ from mccompile.ir.whole import written_whole
 from mccompile.onnxio import (
     OnnxGraph,
     OnnxModel,
+    OnnxNode,
     extract_with_outputs,
     lifted,
     node_label,
     quantisable,
     read_model,
+    released,
     subgraphs,
     tensor_names,
     widened,
@@ -167,11 +169,14 @@ def quantize(model: Path, arrays: Mapping[str, Array], out: Path, settings: Sett
             notes.append("what the network stores in f16 was widened to f32 first")
             samples = [{name: _widened(array) for name, array in sample.items()} for sample in samples]
         plain.write_bytes(data if wide is None else wide)
+        held = _held(plain, read.graph, excluded)
+        plain.write_bytes(extract_with_outputs(plain, held))
         with _quiet(tools) as complaints:
             _call(model.name, "prepare", tools.prepare, str(plain), str(prepared), skip_symbolic_shape=True)
-            excluded += quantisable(prepared)
+            left = released(prepared, held, [name for node in excluded for name in node.outputs if name])
+            left += quantisable(prepared)
             _runner(tools, model.name, prepared, [v.name for v in read.graph.outputs])(samples[0])  # the data fits
-            notes += _quantised(tools, prepared, made, samples, settings, excluded, model.name)
+            notes += _quantised(tools, prepared, made, samples, settings, left, model.name)
         notes += complaints
         _require_quantised(made, model.name)
         outputs, rows = _judge(tools, model.name, read, prepared, made, samples)
@@ -263,11 +268,11 @@ def _all_nodes(graph: OnnxGraph) -> Iterator[Any]:
             yield from _all_nodes(inner)
 
 
-def _excluded(graph: OnnxGraph, names: Sequence[str]) -> list[str]:
-    """The names of the nodes that names of nodes and operators mean. UsageError for one that means none."""
-    found: list[str] = []
+def _excluded(graph: OnnxGraph, names: Sequence[str]) -> list[OnnxNode]:
+    """The nodes that names of nodes and operators mean. UsageError for one that means none."""
+    found: list[OnnxNode] = []
     for name in names:
-        meant = [node.name for node in graph.nodes if node.name and name in (node.name, node.op_type)]
+        meant = [node for node in graph.nodes if name and name in (node.name, node.op_type)]
         if not meant:
             known = [node.name for node in graph.nodes if node.name]
             shown = ", ".join(known[:8]) + (", ..." if len(known) > 8 else "")
@@ -276,6 +281,14 @@ def _excluded(graph: OnnxGraph, names: Sequence[str]) -> list[str]:
             )
         found += meant
     return found
+
+
+def _held(plain: Path, graph: OnnxGraph, excluded: Sequence[OnnxNode]) -> list[str]:
+    """The values around excluded nodes that are no outputs, which they have to be while the model is prepared:
+    onnxruntime fuses nodes to others (MatMul and Add to a Gemm), which nobody has excluded."""
+    computed, outputs = set(tensor_names(plain)), {v.name for v in graph.outputs}
+    around = dict.fromkeys(name for node in excluded for name in (*node.inputs, *node.outputs))
+    return [name for name in around if name in computed and name not in outputs]
 
 
 def _require_quantised(path: Path, name: str) -> None:

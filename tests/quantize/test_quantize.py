@@ -100,6 +100,40 @@ def test_layers_that_are_excluded_stay_in_floats(data: Path, tmp_path: Path, run
     assert "linear (Gemm)" not in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("exclude", "left"),
+    [("head", {"v"}), ("MatMul", set()), ("Add", {"v", "w"}), ("Linear/head", {"v"})],
+)
+@pytest.mark.parametrize("named", [True, False])
+def test_excluded_nodes_are_fused_with_none(
+    exclude: str, left: set[str], named: bool, tmp_path: Path, run: Run  # noqa: F811
+) -> None:  # fmt: skip
+    """onnxruntime makes a Gemm of a product and its bias, by a name of its own, before it quantises."""
+    n, rng = helper.make_node, np.random.default_rng(1)
+    weights = {"v": rng.standard_normal((6, 6)), "w": rng.standard_normal((6, 5)), "b": rng.standard_normal(5)}
+    tensors = [numpy_helper.from_array(a.astype(np.float32), name) for name, a in weights.items()]
+    last = [n("MatMul", ["r", "w"], ["p"], name="head"), n("Add", ["p", "b"], ["y"], name="bias" if named else "")]
+    nodes, functions = [n("MatMul", ["x", "v"], ["m"], name="body" if named else ""), n("Relu", ["m"], ["r"])], []
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("own", 1)]
+    if exclude.startswith("Linear"):
+        functions = [helper.make_function("own", "Linear", ["r", "w", "b"], ["y"], last, opsets[:1])]
+        last = [n("Linear", ["r", "w", "b"], ["y"], domain="own")]
+    made = helper.make_graph([*nodes, *last], "g", [floats("x", [4, 6])], [floats("y", [4, 5])], tensors)
+    onnx.save(
+        helper.make_model(made, opset_imports=opsets, ir_version=8, functions=functions), tmp_path / "m.onnx"
+    )
+    if functions:
+        (exclude,) = (node.name for node in read_model(tmp_path / "m.onnx").graph.nodes if "head" in node.name)
+    np.savez(tmp_path / "x.npz", x=rng.standard_normal((20, 4, 6)).astype(np.float32))
+    done = run("quantize", tmp_path / "m.onnx", "--data", tmp_path / "x.npz", "-o", tmp_path / "q.onnx",
+               "--exclude", exclude)  # fmt: skip
+    assert done.exit_code == 0, done.output
+    graph = read_model(tmp_path / "q.onnx").graph
+    scaled = {node.inputs[0].removesuffix("_quantized") for node in graph.nodes if node.op_type == "DequantizeLinear"}
+    assert scaled & {"v", "w"} == left
+    assert [v.name for v in graph.outputs] == ["y"]
+
+
 def test_the_worst_layer_is_the_one_that_rounds_the_most(tmp_path: Path, run: Run) -> None:  # noqa: F811
     """Two products; the second has a large weight for a value that is always zero: one scale rounds the others to
     nothing, a scale for each channel those of one."""
