@@ -26,6 +26,7 @@ from mccompile.check.trace import TRACE_HOOKS, trace, writers
 from mccompile.check.verdict import Verdict
 from mccompile.codegen.folder import write_folder
 from mccompile.driver import Compilation, Options
+from mccompile.interface.tensors import Interface
 from mccompile.ir.errors import CompileError, UsageError
 from mccompile.ir.files import SUFFIX
 from mccompile.onnxio import tensor_names
@@ -181,14 +182,16 @@ def _checked(model: Path, compilation: Compilation, out: Path, asked: _Asked) ->
         expected = cases[0].expected if expect is None else judge.judge.run(cases[0].everything)
         layers = trace(traced, cases[0].inputs, expected, verdict.factors)
     ties = None
+    narrow = is_narrow(compilation) and asked.tolerance is None
     alike = not any(o.problem for r in runs for o in r.comparisons)  # no tie gives another shape
-    if judge is not None and asked.tolerance is None and alike and (per_layer or not all(r.ok for r in runs)):
+    by_ties = judge is not None and asked.tolerance is None and not narrow and alike
+    if by_ties and (per_layer or not all(r.ok for r in runs)):
         ties = explained(model, compilation, [case.everything for case in cases])
     precision = None
-    if is_narrow(compilation) and asked.tolerance is None:
+    if narrow:
         each = [(case.everything, case.expected.values, got) for case, got in zip(cases, results, strict=True)]
         plain = unrounded(model, compilation)
-        precision = precision_of(compilation, plain, each, asked.max_error)
+        precision = precision_of(compilation, plain, each, asked.max_error, expect is not None)
         if judge is not None and expect is None:
             unstable += _unlike_judge(model, plain, judge, cases)
     if ties is not None or precision is not None:  # neither judges the C: they say what its graph is worth
@@ -210,17 +213,18 @@ def _checked(model: Path, compilation: Compilation, out: Path, asked: _Asked) ->
         report=network.report,
         code=code,
         code_note=note,
-        accuracy=_accuracy(cases, results, asked.labels),
+        expected=expect is not None,
+        accuracy=_accuracy(compilation.interface, cases, results, asked.labels),
     )
 
 
 def _accuracy(
-    cases: Sequence[_Case], results: Sequence[Mapping[str, Array]], labels: Any
+    interface: Interface, cases: Sequence[_Case], results: Sequence[Mapping[str, Array]], labels: Any
 ) -> tuple[Accuracy, ...]:
     """How good the outputs are over a user's samples, where there are several of them."""
     if labels is None and (len(cases) == 1 or not cases[0].given):
         return ()
-    return accuracy_of([case.expected.values for case in cases], results, labels)
+    return accuracy_of([case.expected.values for case in cases], results, interface, labels)
 
 
 def _unlike_judge(model: Path, plain: Compilation, judge: Stream, cases: Sequence[_Case]) -> list[str]:

@@ -16,10 +16,12 @@ from mccompile.check.result import Accuracy
 from mccompile.driver import Options
 from mccompile.importer.dims import bind_known
 from mccompile.importer.fixed import fix_inputs
+from mccompile.interface.tensors import Interface
 from mccompile.ir.dims import Dim
 from mccompile.ir.errors import UsageError
 from mccompile.ir.graph import Graph, Value
 from mccompile.ir.scalar import array_of
+from mccompile.ir.small_floats import bf16_values
 from mccompile.ir.types import U8
 from mccompile.onnxio import OnnxValue, read_model
 from mccompile.ops.text import encoded
@@ -112,31 +114,52 @@ def _fits(array: Array, value: Value) -> bool:
 
 
 def accuracy_of(
-    wanted: Sequence[Mapping[str, Array]], got: Sequence[Mapping[str, Array]], labels: Any = None
+    wanted: Sequence[Mapping[str, Array]],
+    got: Sequence[Mapping[str, Array]],
+    interface: Interface,
+    labels: Any = None,
 ) -> tuple[Accuracy, ...]:
-    """Each output over all samples.
+    """Each output over all samples; none whose shape is another in each of them.
 
     Args:
-        wanted, got: the outputs of each sample by name, of the reference and of the C.
-        labels: the right class of each sample, which the largest element of the first output is to be.
+        wanted, got: the outputs of each sample by name, of the reference, of which more may be known, and of the C.
+        interface: what the outputs stand for.
+        labels: the right class of each sample, which the first output is to say (`_class_of`).
 
     Raises:
-        UsageError: not a label for each sample.
+        UsageError: not a label for each sample, or a first output that says no class.
     """
     right = None if labels is None else _classes(labels)
     if right is not None and len(right) != len(wanted):
         raise UsageError(f"{len(right)} labels are given for {len(wanted)} samples")
+    first = next(iter(got[0]))
+    if right is not None and first not in wanted[0]:
+        raise UsageError(f"labels are of the first output, {first!r}, of which nothing is expected",
+                         hint="expect it as well, or leave the labels out")  # fmt: skip
     found = []
-    for place, name in enumerate(wanted[0]):
-        noise = Noise()
-        for want, have in zip(wanted, got, strict=True):
-            if name in have and have[name].shape == want[name].shape:
-                noise.add(want[name], have[name])
-        scores: list[float | None] = [None, None]
-        if right is not None and place == 0:
-            scores = [_right([run[name] for run in runs], right) for runs in (got, wanted)]
-        found.append(Accuracy(name, noise.samples, noise.relative, noise.largest, noise.agreement, *scores))
+    for name in got[0]:
+        if name not in wanted[0]:
+            continue
+        pairs = [[_numbers(run[name], name, interface) for run in both] for both in zip(wanted, got, strict=True)]
+        noise, equal = Noise(), []
+        for want, have in pairs:
+            if have.shape == want.shape:
+                noise.add(want, have)
+                equal.append(np.array_equal(want, have))
+        has_signal = pairs[0][0].dtype.kind == "f" or name in interface.quantised
+        agreement = noise.agreement if has_signal or not equal else float(np.mean(equal))
+        scores: tuple[float | None, float | None] = (None, None)
+        if right is not None and name == first:
+            runs = [np.array([_class_of(name, a, interface) for a in one]) for one in zip(*pairs, strict=True)]
+            scores = (float(np.mean(runs[1] == right)), float(np.mean(runs[0] == right)))
+        if noise.samples or scores[0] is not None:
+            sums = noise.samples, noise.relative, noise.largest
+            found.append(Accuracy(name, *sums, agreement, *scores, has_signal))
     return tuple(found)
+
+
+def _numbers(array: Array, name: str, interface: Interface) -> Array:
+    return bf16_values(array) if name in interface.halves else array
 
 
 def _classes(labels: Any) -> Array:
@@ -148,6 +171,13 @@ def _classes(labels: Any) -> Array:
     return found
 
 
-def _right(outputs: Sequence[Array], labels: Array) -> float:
-    """The part of the samples whose largest element is where the label says."""
-    return float(np.mean([int(np.argmax(a)) == int(label) for a, label in zip(outputs, labels, strict=True)]))
+def _class_of(name: str, output: Array, interface: Interface) -> int:
+    """The class that an output says: the place of the largest of its numbers, or the whole number that it is alone,
+    where that is no score. UsageError for what is neither."""
+    if output.size == 1 and output.dtype.kind in "biu" and name not in interface.quantised:
+        return int(output.reshape(-1)[0])
+    if sum(e > 1 for e in output.shape) != 1 or name in interface.texts:
+        shape = ",".join(map(str, output.shape))
+        raise UsageError(f"labels are of the first output, but {name!r} is {output.dtype}[{shape}]: it is neither "
+                         "the number of a class nor a score for each")  # fmt: skip
+    return int(np.argmax(output))

@@ -60,15 +60,17 @@ def _cases(one: Outcome) -> Iterator[ET.Element]:
         assert one.error is not None
         yield _case(one, "compile", "error", str(one.error), one.error.code)
         return
-    allowed = result.ties is not None and result.ties.ok  # a quantised network whose outputs differ as they may
     for run in result.runs:
-        failed = not run.ok and not allowed
+        failed = not run.ok and not result.explains(run)
         yield _case(one, run.label, "failure" if failed else "", "\n".join(run.lines()))
     yield _case(one, "memory and warnings", "failure" if result.faults else "", "\n".join(result.faults))
     if result.trace is not None:
-        failed = not result.trace.ok and not allowed
+        failed = not result.trace.ok and not result.explained
         yield _case(one, "layers", "failure" if failed else "", "\n".join(result.lines()))
-    if result.ties is not None:
+    if result.precision is not None:
+        lines = result.precision.lines(result.judge)
+        yield _case(one, "error of fewer bits", "" if result.precision.ok else "failure", "\n".join(lines))
+    elif result.ties is not None:
         yield _case(one, "ties of quantised layers", "" if result.ties.ok else "failure", result.ties.text())
 
 

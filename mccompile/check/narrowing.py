@@ -26,7 +26,8 @@ import numpy as np
 from mccompile import driver
 from mccompile._dataclass import dataclass
 from mccompile.check.data import samples_of, with_dims
-from mccompile.driver import Options
+from mccompile.check.precision import add_output, error_of, numbers
+from mccompile.driver import Compilation, Options
 from mccompile.ir.errors import UsageError
 from mccompile.ir.expr import Expr
 from mccompile.ir.graph import Graph, Node, Value
@@ -105,7 +106,7 @@ def found_for(model: Path, options: Options, data: Any, most: float) -> dict[str
     c = driver.import_graph(model, plain)
     driver.require_nodes(c, said)
     driver.optimize(c)
-    trial = _Trial(c.graph, samples_of(c.graph, data))
+    trial = _Trial(c, samples_of(c.graph, data))
     layers = [layer for layer in layers_of(c.graph) if not set(layer.names) & set(said)]
     return {**_found(trial, [step for layer in layers for step in _steps(trial, layer, most)], most), **said}
 
@@ -120,7 +121,7 @@ def products_for(model: Path, options: Options, data: Any, most: float) -> dict[
         driver.require_products(c.target, {EVERY: next(iter(FASTER))})
     driver.require_nodes(c, said)
     driver.optimize(c)
-    trial = _Products(c.graph, samples_of(c.graph, data))
+    trial = _Products(c, samples_of(c.graph, data))
     layers = [layer for layer in products_of(c.graph) if not set(layer.names) & set(said)]
     steps = []
     for layer, form in ((layer, form) for layer in layers for form in forms):
@@ -204,17 +205,30 @@ def _steps(trial: _Trial, layer: Layer, most: float) -> list[Step]:
 
 
 class _Trial:
-    """A graph whose weights can be rounded for as long as it is computed."""
+    """A graph whose weights can be rounded for as long as it is computed.
 
-    def __init__(self, graph: Graph, samples: Sequence[Mapping[str, Array]]) -> None:
+    UsageError where no output is a number on any sample: whatever is rounded, it is the same NaN.
+    """
+
+    def __init__(self, c: Compilation, samples: Sequence[Mapping[str, Array]]) -> None:
+        graph = c.graph
         self.graph = graph
+        self.interface = c.interface
         self.rewriter = Rewriter(graph)
         zeros = {v.name: np.zeros(v.shape, v.dtype.numpy) for v in graph.inputs if v.name not in samples[0]}
         self.samples = [{**zeros, **sample} for sample in samples]
         self.wanted = [self._run(sample) for sample in self.samples]
+        found = [self._numbers(one) for one in self.wanted]
+        self.exact = {name for name, array in found[0].items() if array is None}
+        floats = [a for one in found for a in one.values() if a is not None and a.size]
+        if floats and not any(np.isfinite(a).any() for a in floats):
+            raise UsageError("on this data all outputs are NaN or infinite: nothing says what fewer bits cost")
 
     def _run(self, sample: Mapping[str, Array]) -> dict[str, Array]:
         return self.graph.evaluate(sample, extents=self.graph.extents_of(sample))
+
+    def _numbers(self, outputs: Mapping[str, Array]) -> dict[str, Array | None]:
+        return {name: numbers(array, name, self.interface) for name, array in outputs.items()}
 
     def error(self, steps: Sequence[Step]) -> float:
         """The largest error of an output with layers as steps say, the last of a layer; infinite for a form that some
@@ -232,11 +246,11 @@ class _Trial:
         for sample, want in zip(self.samples, self.wanted, strict=True):
             got = self._run(sample)
             for name, one in noise.items():
-                one.add(want[name], got[name])
+                add_output(one, name, self.interface, want[name], got[name])
         self.graph.constants.update(kept)
         for node in prologues:
             del node.pre[0]
-        return max((math.sqrt(n.relative) for n in noise.values()), default=0.0)
+        return max((error_of(n, name in self.exact) for name, n in noise.items()), default=0.0)
 
     def _prologues(self, forms: Mapping[Layer, str]) -> dict[Node, Expr]:
         """What is done to operand 0 of nodes, which have no prologue there."""

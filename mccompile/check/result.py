@@ -65,13 +65,14 @@ class Accuracy:
 
     Attributes:
         name: the output.
-        samples: how many there were.
+        samples: how many there were, of the shape of the reference.
         relative: the power of the error by that of the reference.
         largest: error.
-        agreement: the part of the samples of which the reference and the C say the same class; None of what is no
-            vector of scores.
+        agreement: the part of the samples of which the reference and the C say the same class; of what has no signal
+            the same at all; None of what is no vector of scores.
         right, reference_right: the part of the samples of which the C, and the reference, say the class that the
             labels say; None without labels.
+        has_signal: it is of numbers by which an error may be measured: numbers of classes and text are none.
     """
 
     name: str
@@ -81,12 +82,15 @@ class Accuracy:
     agreement: float | None = None
     right: float | None = None
     reference_right: float | None = None
+    has_signal: bool = True
 
     def line(self) -> str:
         noise = decibels(self.relative)
-        parts = ["equal" if self.relative == 0 else "no signal" if noise is None else f"SNR {noise:.1f} dB"]
-        parts += [f"largest error {self.largest:.3g}"] if self.largest else []
-        parts += [f"same class as the reference {self.agreement:.2%}"] if self.agreement is not None else []
+        parts = ["no signal" if noise is None else f"SNR {noise:.1f} dB"] if self.has_signal else []
+        parts = [] if not self.samples else parts if self.relative else ["equal"]
+        parts += [f"largest error {self.largest:.3g}"] if self.largest and self.has_signal else []
+        same = "same class as" if self.has_signal else "the same as"
+        parts += [f"{same} the reference {self.agreement:.2%}"] if self.agreement is not None else []
         if self.right is not None:
             parts.append(f"right {self.right:.2%} (the reference {self.reference_right:.2%})")
         return f"  {self.name}: {', '.join(parts)}"
@@ -96,7 +100,7 @@ class Accuracy:
         return {
             "name": self.name,
             "samples": self.samples,
-            "snr_db": decibels(self.relative),
+            "snr_db": decibels(self.relative) if self.has_signal else None,
             "largest_error": json_number(self.largest),
             "agreement": self.agreement,
             "right": self.right,
@@ -121,6 +125,7 @@ class CheckResult:
         accuracy: of each output over all samples, where there were several.
         report: of the compilation.
         code: how large the code is, if it was asked for; ``code_note`` says why that is not known.
+        expected: the judge is what the user expects, which nothing but fewer bits explains a difference from.
     """
 
     model: str
@@ -138,14 +143,29 @@ class CheckResult:
     report: Mapping[str, Any] = field(default_factory=dict)
     code: Code | None = None
     code_note: str = ""
+    expected: bool = False
 
     @property
     def ok(self) -> bool:
+        if self.faults or not all(r.ok or self.explains(r) for r in self.runs):
+            return False
+        if self.precision is not None or self.ties is not None:
+            return self.explained
+        return self.trace is None or self.trace.ok
+
+    @property
+    def explained(self) -> bool:
+        """Whether layers that differ from those of the reference do so as they may."""
         if self.precision is not None:  # the C has been compared with its graph, whose weights are rounded
-            return self.precision.ok and not self.faults
-        if self.ties is not None:  # behind one tie, all layers may differ from the reference's
-            return self.ties.ok and not self.faults
-        return all(r.ok for r in self.runs) and not self.faults and (self.trace is None or self.trace.ok)
+            return self.precision.ok
+        return self.ties is not None and self.ties.ok  # behind one tie, all layers may differ
+
+    def explains(self, run: Run) -> bool:
+        """Whether outputs of a run that differ from what is expected do so as they may."""
+        if not self.expected:
+            return self.explained
+        judged = {o.name for o in self.precision.outputs} if self.precision is not None else set()
+        return self.explained and all(c.name in judged and not c.problem for c in run.comparisons if not c.ok)
 
     def __repr__(self) -> str:
         bad = sum(not r.ok for r in self.runs)
@@ -164,13 +184,12 @@ class CheckResult:
         lines += [self.stack.line()] if self.stack else []
         lines += [line for fault in self.faults for line in f"FAIL {fault}".splitlines()[:4]]
         if self.trace is not None:
-            lines += _trace_lines(self.trace)
+            lines += _trace_lines(self.trace, self.explained)
         if self.measured is not None:
             lines += [*self.measured.lines(), *(self.measured.table() if profile else [])]
         return [*lines, "ok" if self.ok else "FAILED"]
 
     def _run_lines(self) -> list[str]:
-        explained = self.ties is not None and self.ties.ok
         shown: Sequence[Run] = self.runs
         lines = []
         if len(self.runs) > MAX_RUNS:
@@ -178,8 +197,8 @@ class CheckResult:
             lines.append(f"{len(self.runs)} samples: {f'{len(wrong)} differ' if wrong else 'all ok'}")
             shown = wrong[:MAX_RUNS]
         for run in shown:
-            rounded = self.precision is not None and self.precision.ok and not run.ok
-            lines += [run.rounded()] if rounded else run.lines(explained)
+            explained = not run.ok and self.explains(run)
+            lines += [run.rounded()] if explained and self.precision is not None else run.lines(explained)
         return lines + [a.line() for a in self.accuracy]
 
     def to_json(self) -> dict[str, Any]:
@@ -204,9 +223,10 @@ class CheckResult:
         }
 
 
-def _trace_lines(found: Trace) -> list[str]:
+def _trace_lines(found: Trace, explained: bool) -> list[str]:
     wrong = [layer for layer in found.layers if not layer.comparison.ok]
-    head = f"layers: {len(found.layers)} compared, {len(wrong)} diverge"
+    word = "differ as they may" if explained and wrong else "diverge"
+    head = f"layers: {len(found.layers)} compared, {len(wrong)} {word}"
     lines = [head + (f", {len(found.skipped)} without a counterpart" if found.skipped else "")]
     if found.first is not None:
         lines += [f"  first: {found.first.text()}", f"    {found.first.comparison.text()}"]

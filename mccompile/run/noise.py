@@ -37,16 +37,24 @@ class Noise:
     agree: int = 0
 
     def add(self, want: Array, got: Array) -> None:
-        """One more sample. NaN and infinities are no signal; on one side alone they are an infinite difference."""
+        """One more sample. NaN and infinities are no signal; on one side alone they are an infinite difference, as
+        another shape is."""
         wide = want.astype(np.float64)
-        apart = distance(got, want)
+        alike = got.shape == want.shape
+        apart = distance(got, want) if alike else np.array([np.inf])
         self.signal += float(np.square(wide[np.isfinite(wide)]).sum())
         self.error += float(np.square(apart).sum())
         self.largest = max(self.largest, float(apart.max(initial=0.0)))
         self.samples += 1
-        if want.size and want.dtype.kind == "f" and sum(e > 1 for e in want.shape) == 1:
+        if alike and want.size and want.dtype.kind == "f" and sum(e > 1 for e in want.shape) == 1:
             self.ranked += 1
             self.agree += int(want.argmax() == got.argmax())
+
+    def add_exact(self, want: Array, got: Array) -> None:
+        """One more sample of what is the same or not: each element is a signal of 1, and of another an error of 1."""
+        self.signal += want.size
+        self.error += float(np.sum(want != got)) if want.shape == got.shape else np.inf
+        self.samples += 1
 
     @property
     def relative(self) -> float:

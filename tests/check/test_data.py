@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,9 @@ import pytest
 from onnx import TensorProto, helper
 
 import mccompile
+from mccompile.check.data import accuracy_of
+from mccompile.interface.tensors import Interface, Quantisation
+from mccompile.ir.small_floats import bf16_bits
 from tests.cli.conftest import Run, floats, run, save  # noqa: F401
 
 RNG = np.random.default_rng(3)
@@ -55,6 +59,48 @@ def test_a_data_set_has_an_accuracy(scores: Path) -> None:
     assert (half.accuracy[0].right, half.accuracy[0].reference_right) == (0.0, 0.0)
     with pytest.raises(mccompile.UsageError, match="3 labels are given for 20 samples"):
         mccompile.check(scores, target="generic", inputs=x, labels=[1, 2, 3])
+
+
+def of_class(array: object, **interface: object) -> float | None:
+    """How often a first output is right, whose class is to be 2."""
+    runs = [{"y": np.asarray(array)}]
+    (found,) = accuracy_of(runs, runs, replace(Interface(), **interface), [2])
+    assert found.right == found.reference_right
+    return found.right
+
+
+def test_a_whole_number_alone_is_a_class() -> None:
+    for dtype in (np.int64, np.int32, np.uint8):
+        assert of_class(np.array([[2]], dtype)) == 1.0
+        assert of_class(np.array(1, dtype)) == 0.0
+        assert of_class(np.array([5, 0, 9], dtype)) == 1.0  # scores
+    scores = np.array([[-3.0, -2.0, 1.0]], np.float32)
+    assert of_class(scores) == 1.0
+    assert of_class(bf16_bits(scores), halves=frozenset("y")) == 1.0  # the bits of negative numbers are larger
+
+
+@pytest.mark.parametrize(
+    ("array", "interface"),
+    [
+        (np.ones((1, 1), np.float32), {}),
+        (np.ones((1, 1), np.uint8), {"quantised": {"y": Quantisation(0.5, 0, "q")}}),
+        (np.ones((2, 3), np.float32), {}),
+        (np.ones((1, 4), np.uint8), {"texts": frozenset("y")}),
+        (np.ones(0, np.int64), {}),
+    ],
+)
+def test_labels_of_what_says_no_class(array: object, interface: dict[str, object]) -> None:
+    with pytest.raises(mccompile.UsageError, match="neither the number of a class nor a score for each"):
+        of_class(array, **interface)
+
+
+def test_accuracy_is_of_what_was_compared() -> None:
+    """The reference may know inner values, too, and what is expected may have another order and shape."""
+    one, two = np.ones(3, np.float32), np.zeros(2, np.float32)
+    found = accuracy_of([{"a": two, "z": one, "y": one}], [{"y": one, "z": two}], Interface())
+    assert [(a.name, a.samples) for a in found] == [("y", 1)]
+    with pytest.raises(mccompile.UsageError, match="labels are of the first output, 'y', of which nothing is"):
+        accuracy_of([{"z": one}], [{"y": one, "z": one}], Interface(), [0])
 
 
 def test_expected_outputs_of_many_samples_and_tolerances(scores: Path) -> None:

@@ -13,6 +13,7 @@ from onnx import TensorProto, helper
 
 from mccompile import driver
 from mccompile.check.check import check
+from mccompile.check.junit import Outcome, junit_text
 from mccompile.check.narrowing import apply
 from mccompile.check.precision import Output, Precision, allowed_of
 from mccompile.driver import Compilation, Options
@@ -61,6 +62,84 @@ def test_a_pass_that_is_wrong_in_f32_too_is_found(more: dict[str, Any], monkeypa
     assert result.precision.ok
     assert not result.ok
     assert any("in f32, the optimised graph does not compute what onnx" in line for line in result.lines())
+
+
+@pytest.fixture(scope="module")
+def scores(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, np.ndarray]]:
+    """Two layers with scores, the largest of them and their numbers of bfloat16 as outputs; weights by name."""
+    rng = np.random.default_rng(0)
+    weights = {n: rng.standard_normal(s).astype(np.float32) for n, s in (("v", (8, 8)), ("w", (8, 5)))}
+    node = helper.make_node
+    nodes = [
+        node("MatMul", ["x", "v"], ["a"]), node("Relu", ["a"], ["r"]), node("MatMul", ["r", "w"], ["y"]),
+        node("ArgMax", ["y"], ["i"], axis=1, keepdims=0), node("Cast", ["y"], ["h"], to=TensorProto.BFLOAT16),
+    ]  # fmt: skip
+    outputs = {"y": (TensorProto.FLOAT, [1, 5]), "i": (TensorProto.INT64, [1]), "h": (TensorProto.BFLOAT16, [1, 5])}
+    folder = tmp_path_factory.mktemp("scores")
+    return save(folder / "s.onnx", nodes, {"x": (TensorProto.FLOAT, [1, 8])}, outputs, weights), weights
+
+
+def test_what_a_user_expects_is_judged_in_fewer_bits_as_well(scores: tuple[Path, dict[str, np.ndarray]]) -> None:
+    model, weights = scores
+    options = Options(target="generic", weights={"*": "i8"})
+    x = np.random.default_rng(1).standard_normal((1, 8)).astype(np.float32)
+    y = np.maximum(x @ weights["v"], 0) @ weights["w"]
+    good, wrong = y.argmax(1), (y.argmax(1) + 1) % 5
+    for expect, ok in (({"y": y}, True), ({"y": y + 9}, False), ({"y": y.reshape(5, 1)}, False), ({"i": good}, True),
+                       ({"i": wrong}, False), ({"y": y, "i": wrong}, False)):  # fmt: skip
+        result = check(model, options, inputs={"x": x}, expect=expect)
+        assert result.ok == ok, "\n".join(result.lines())
+        failures = junit_text([Outcome("s", result)]).count("<failure")
+        assert (failures == 0) == ok
+        assert any(line.lstrip().startswith("FAIL") for line in result.lines()) != ok
+
+
+def test_numbers_of_classes_are_judged_where_somebody_says_how(tmp_path: Path) -> None:
+    """What forms explain is an error of numbers; with --max-error, it is the part of the classes that are others."""
+    rng = np.random.default_rng(0)
+    w = {"w": rng.standard_normal((32, 64)).astype(np.float32)}
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"]), helper.make_node("ArgMax", ["y"], ["i"], axis=1)]
+    ports = {"x": (TensorProto.FLOAT, [1, 32])}, {"i": (TensorProto.INT64, [1, 1])}
+    model, x = save(tmp_path / "m.onnx", nodes, *ports, w), rng.standard_normal((40, 1, 32)).astype(np.float32)
+    options = Options(target="generic", weights={"*": "i4"})
+    for most, ok in ((None, True), (0.0, False), (0.9, True)):
+        result = check(model, options, inputs={"x": x}, max_error=most)
+        assert result.ok == ok, "\n".join(result.lines())
+        assert result.precision is not None
+        (found,) = result.precision.outputs
+        assert 0 < found.f32 == found.judge < 0.3
+        assert result.accuracy[0].agreement == pytest.approx(1 - found.judge)
+        assert result.accuracy[0].to_json()["snr_db"] is None
+    auto = apply(Options(target="generic", weights={"*": "auto"}), [model], {"x": x}, found.f32 / 2)
+    assert "i4" not in auto.weights.values()
+
+
+def test_outputs_of_bfloat16_have_an_error(scores: tuple[Path, dict[str, np.ndarray]]) -> None:
+    """Of their numbers, not of their bits."""
+    result = check(scores[0], Options(target="generic", weights={"*": "i8"}), max_error=1e-6)
+    assert result.precision is not None
+    found = {o.name: o.f32 for o in result.precision.outputs}
+    assert found["h"] == pytest.approx(found["y"], abs=2**-8)
+    assert not result.ok
+    junit = junit_text([Outcome("s", result)])
+    assert "error of fewer bits" in junit
+    assert "FAIL h: error" in junit
+
+
+def test_data_on_which_nothing_is_a_number_says_no_form(scores: tuple[Path, dict[str, np.ndarray]]) -> None:
+    options = Options(target="generic", weights={"*": "auto"})
+    x = np.full((3, 1, 8), np.nan, np.float32)
+    with pytest.raises(UsageError, match="all outputs are NaN or infinite"):
+        apply(options, [scores[0]], {"x": x}, 0.1)
+    x[1] = 1
+    assert set(apply(options, [scores[0]], {"x": x}, 0.1).weights.values()) <= {"f16", "i8", "i4"}
+
+
+def test_another_shape_is_an_infinite_error() -> None:
+    """As of what a condition selects, where rounded weights meet it more often."""
+    noise = Noise()
+    noise.add(np.ones(3, np.float32), np.ones(4, np.float32))
+    assert (noise.relative, noise.largest, noise.ranked) == (np.inf, np.inf, 0)
 
 
 def test_forms_are_found_for_an_error() -> None:

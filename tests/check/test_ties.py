@@ -22,7 +22,7 @@ from mccompile.check.trace import Trace
 from mccompile.driver import Compilation, Options
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Node
-from mccompile.ir.types import F32
+from mccompile.ir.types import F32, TensorType
 from mccompile.onnxio import tensor_names
 from tests._skips import needs_shared
 from tests.support.quantised import Net, residual
@@ -79,6 +79,16 @@ def test_a_network_that_was_read_as_another_is_found(
     assert not result.ok
     assert result.ties is not None
     assert "of the reference where" in result.ties.text()
+
+
+def test_ties_do_not_explain_what_a_user_expects(tmp_path: Path) -> None:
+    path = _quantised(tmp_path / "m.onnx", _rounded_to("s", "x", "y"), {"y": [1, 6, 4, 4]})
+    given = random_inputs({"x": TensorType(F32, (1, 6, 4, 4)), "w": TensorType(F32, (1, 2, 4, 4))}, 0)
+    wrong = np.full((1, 6, 4, 4), 9, np.float32)
+    result = check(path, Options(target="generic"), inputs=given, expect={"y": wrong}, per_layer=True)
+    assert result.ties is not None
+    assert result.ties.ok
+    assert not result.ok
 
 
 @pytest.mark.parametrize("target", ["generic", "native"])
