@@ -5,10 +5,11 @@
       digits_k1_conv 384          calls mcc_sigmoid_f32
         mcc_sigmoid_f32 16          calls expf, of the C library: named, as nobody knows what that takes
 
-Generated C recurses nowhere and calls through no pointer, so that its text is its call graph. A function that was put
-into its callers takes nothing of its own; parts and copies that a compiler makes of one are added up. What a compiler
-calls by itself (sums of floats, where the core has none) is among the undefined symbols of the object. Of functions
-that consist of assembler compilers know no stack: it is what they push.
+Generated C recurses nowhere and calls through no pointer, so that its text is its call graph: what it gives to a pool
+of threads, the pool calls in its stead, and takes some stack of its own for that. A function that was put into its
+callers takes nothing of its own; parts and copies that a compiler makes of one are added up. What a compiler calls by
+itself (sums of floats, where the core has none) is among the undefined symbols of the object. Of functions that
+consist of assembler compilers know no stack: it is what they push.
 """
 
 from __future__ import annotations
@@ -46,6 +47,9 @@ _PUSH = re.compile(r'"push (\{[^}]*\})')
 WORD = 4
 """Bytes of a register of an Arm core."""
 _CALL = re.compile(r"\b([A-Za-z_]\w*)\(")
+POOL = "mcc_pool_run"
+"""It lets the pool of an application call the function that is its second argument."""
+_POOLED = re.compile(rf"\b{POOL}\([^;,]*,\s*(\w+)\s*,")
 _USAGE = re.compile(r"^.*:([\w.$]+)\t(\d+)\t(\S+)$")
 """A line of a .su file: function, bytes, whether they depend on its data."""
 
@@ -112,11 +116,13 @@ def stack_of(out: Path, report: Mapping[str, Any]) -> Stack:
         _add_usage(usage, facts.usage, uncounted)
         undefined |= set(facts.undefined)
         text = source.read_text(encoding="utf-8")
-        calls |= _calls(text)
+        for function, called in _calls(text).items():
+            calls.setdefault(function, set()).update(called)
         pushed = pushes(text)
         usage |= {f: pushed[f] for f, own in usage.items() if own == 0 and f in pushed}
     found = worst(f"{name}_run", usage, calls)
     outside = {s for s in undefined if s not in calls and not s.startswith("mcc_") and s not in NO_FUNCTIONS}
+    outside |= {POOL} & calls.keys()
     command = shlex.join([*compiler, *report["target"]["c_flags"]])
     return replace(found, outside=tuple(sorted(outside)), compiler=command)
 
@@ -179,9 +185,11 @@ def worst(entry: str, usage: Mapping[str, int], calls: Mapping[str, Iterable[str
 
 
 def _calls(text: str) -> dict[str, set[str]]:
-    """What each function of a C file calls."""
-    found = _FUNCTION.finditer(_COMMENT.sub("", text))
-    return {m[1]: set(_CALL.findall(m[2])) for m in found}
+    """What each function of a C file calls, and what a pool of threads calls for it."""
+    plain = _COMMENT.sub("", text)
+    found = {m[1]: set(_CALL.findall(m[2])) for m in _FUNCTION.finditer(plain)}
+    pooled = set(_POOLED.findall(plain))
+    return {**found, POOL: pooled} if pooled else found
 
 
 def pushes(text: str) -> dict[str, int]:

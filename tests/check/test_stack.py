@@ -9,7 +9,9 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+from onnx import helper
 
 import mccompile
 from mccompile.check.check import check
@@ -19,6 +21,7 @@ from mccompile.run.build import compiler_version
 from mccompile.run.stack import _add_usage, _calls, stack_of, worst
 from mccompile.targets.target import resolve
 from tests._skips import REPOSITORY, needs_tool
+from tests.check.conftest import save
 from tests.cli.conftest import Run, run  # noqa: F401  # `run` is a fixture
 from tests.support.small_models import write_model
 
@@ -133,6 +136,20 @@ def test_calls_are_those_of_the_text(tmp_path: Path) -> None:
     assert kernels
     assert kernels <= calls["residual_run"]
     assert "expf" in {callee for name in calls if name.startswith(("mcc_", "residual_k")) for callee in calls[name]}
+
+
+def test_parts_that_a_pool_of_threads_calls_count(tmp_path: Path) -> None:
+    """What takes the most is called by nobody in the text but given to the pool."""
+    weights = {"w": np.ones((64, 64, 3, 3), np.float32)}
+    node = helper.make_node("Conv", ["x", "w"], ["y"], pads=[1, 1, 1, 1])
+    ports = {"x": (1, [1, 64, 32, 32])}, {"y": (1, [1, 64, 32, 32])}
+    model, told = save(tmp_path / "m.onnx", [node], *ports, weights), []
+    for threads in (1, 4):
+        out = tmp_path / f"of_{threads}"
+        told.append(stack_of(out, mccompile.compile(model, out, target="generic", threads=threads).report))
+    assert any("_step" in name for name, _ in told[1].path), told[1].line()
+    assert told[1].nbytes >= told[0].nbytes
+    assert ["mcc_pool_run" in t.outside for t in told] == [False, True]
 
 
 def test_functions_of_others_are_named(tmp_path: Path) -> None:
