@@ -23,8 +23,10 @@ from mccompile.check.reference import bounds_of, drawn_inputs
 from mccompile.check.streams import fitting_extents
 from mccompile.codegen.folder import write_folder
 from mccompile.driver import Options
+from mccompile.ir.dims import symbols
 from mccompile.ir.errors import UsageError
 from mccompile.ir.files import SUFFIX
+from mccompile.ir.graph import Graph
 from mccompile.run.code import Code, code_or_note
 from mccompile.run.memory import Array
 from mccompile.run.network import Network
@@ -49,7 +51,8 @@ class Other:
 @dataclass(frozen=True, repr=False)
 class BenchResult:
     """What `bench` measured; ``layers`` and ``code`` only if they were asked for; ``code_note`` says why the code is
-    not known."""
+    not known. ``smaller`` are the inputs that were less than they may be: there are no rates then, as work is counted
+    at the largest extents."""
 
     report: Mapping[str, Any]
     peak: Peak
@@ -59,6 +62,7 @@ class BenchResult:
     layers: tuple[Layer, ...] | None = None
     code: Code | None = None
     code_note: str = ""
+    smaller: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         model, target = self.report["model"]["name"], self.report["target"]["name"]
@@ -73,7 +77,9 @@ class BenchResult:
     @property
     def bytes_macs(self) -> int:
         """Multiply-adds of kernels of whole numbers, where the core's own rate of these is known."""
-        return sum(s["macs"] for s in self.report["steps"] if ".integer" in s["kernel"]) if self.peak.pairs else 0
+        if self.smaller or not self.peak.pairs:
+            return 0
+        return sum(s["macs"] for s in self.report["steps"] if ".integer" in s["kernel"])
 
     @property
     def of_pairs(self) -> float:
@@ -94,7 +100,10 @@ class BenchResult:
         if self.bytes_macs:
             rate = f"{self.of_pairs:.0%} of what PMADDWD and PADDD do ({peak.pairs / 1e9:.1f} a nanosecond)"
             lines.append(f"  bytes       {self.bytes_macs:,} of its MACs are of whole numbers; all: {rate}")
-        if r["macs"]:
+        if r["macs"] and self.smaller:
+            rate = f"they are not all of them here, as {', '.join(self.smaller)} may be larger"
+            lines.append(f"  arithmetic  {r['macs']:,} MACs at most: {rate}")
+        elif r["macs"]:
             rate = f"{self.flops / 1e9:.1f} GFLOP/s, {self.flops / peak.flops:.0%} of the core's roof"
             lines.append(f"  arithmetic  {r['macs']:,} MACs: {rate}")
         for o in self.others:
@@ -116,8 +125,8 @@ class BenchResult:
             "rounds": self.rounds,
             "ms": self.time.to_json(),
             "macs": self.report["macs"],
-            "gflops": round(self.flops / 1e9, 3),
-            "of_peak": round(self.flops / self.peak.flops, 4),
+            "gflops": None if self.smaller else round(self.flops / 1e9, 3),
+            "of_peak": None if self.smaller else round(self.flops / self.peak.flops, 4),
             "arena_bytes": self.report["memory"]["arena_bytes"],
             "blob_bytes": self.report["blob_bytes"],
             "against": [o.to_json() for o in self.others],
@@ -196,14 +205,22 @@ def bench(
     with pinned() if options.threads == 1 else nullcontext():
         machine = interleave(probes.things(), rounds, PROBE_BURST)
         found = interleave(things, rounds, seconds, tick=lambda n: tick(f"round {n + 1} of {rounds}"))
-    result = _result(network.report, probes.peak(machine), rounds, found, profiler, against, label)
+    smaller = _smaller(graph, given, extents)
+    result = _result(network.report, probes.peak(machine), rounds, found, profiler, against, label, smaller)
     return replace(result, code=code, code_note=note)
+
+
+def _smaller(graph: Graph, given: Mapping[str, Array], extents: Mapping[str, int]) -> tuple[str, ...]:
+    """The inputs with smaller extents than they may have, and the state that grows further than to ``extents``."""
+    fed = [v.name for v in graph.fed if given[v.name].shape != v.type.at_bounds().shape]
+    state = [v for _, v in graph.state_values()]
+    return *fed, *(v.name for v in state if any(extents.get(s.name, s.high) < s.high for s in symbols(*v.shape)))
 
 
 def _result(
     report: Mapping[str, Any], peak: Peak, rounds: int, found: Rounds, profiler: Profiler | None, against: str,
-    label: str,
+    label: str, smaller: tuple[str, ...],
 ) -> BenchResult:  # fmt: skip
     others = (Other(label, found.spread(against), found.ratio(against, "mccompile")),) if against else ()
-    steps = None if profiler is None else layers(report["steps"], profiler.seconds())
-    return BenchResult(report, peak, rounds, found.spread("mccompile"), others, steps)
+    steps = None if profiler is None else layers(report["steps"], profiler.seconds(), not smaller)
+    return BenchResult(report, peak, rounds, found.spread("mccompile"), others, steps, smaller=smaller)

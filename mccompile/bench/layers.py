@@ -74,7 +74,8 @@ class Profiler:
 
 @dataclass(frozen=True)
 class Layer:
-    """A step: where it comes from, its seconds, and its work."""
+    """A step: where it comes from, its seconds, and its work: that of the largest extents, which says nothing of the
+    time where not ``counted``, for a run has smaller ones."""
 
     step: int
     onnx: tuple[str, ...]
@@ -82,6 +83,7 @@ class Layer:
     seconds: float
     macs: int
     nbytes: int
+    counted: bool = True
 
     @property
     def name(self) -> str:
@@ -101,6 +103,8 @@ class Layer:
     def bound(self, peak: Peak) -> str:
         """The roof that the step is under: ``compute`` or ``bandwidth``, whichever alone would take longer; or
         ``overhead`` where that explains less than `EXPLAINED` of its time: loops, latencies, other arithmetic."""
+        if not self.counted:
+            return "unknown"
         compute = 2 * self.macs / peak.flops
         memory = self.nbytes / peak.bandwidth(self.nbytes)
         if max(compute, memory) < EXPLAINED * self.seconds:
@@ -115,18 +119,20 @@ class Layer:
             "us": round(self.seconds * 1e6, 4),
             "share": round(self.seconds / total, 5) if total else 0.0,
             "macs": self.macs,
-            "gflops": round(self.flops / 1e9, 3),
-            "of_peak": round(self.flops / peak.flops, 4),
+            "gflops": round(self.flops / 1e9, 3) if self.counted else None,
+            "of_peak": round(self.flops / peak.flops, 4) if self.counted else None,
             "bytes": self.nbytes,
-            "gb_per_s": round(self.bandwidth / 1e9, 3),
+            "gb_per_s": round(self.bandwidth / 1e9, 3) if self.counted else None,
             "bound": self.bound(peak),
         }
 
 
-def layers(steps: Sequence[Mapping[str, Any]], seconds: Sequence[float]) -> tuple[Layer, ...]:
+def layers(
+    steps: Sequence[Mapping[str, Any]], seconds: Sequence[float], counted: bool = True
+) -> tuple[Layer, ...]:
     """The steps of a report with the time that each took."""
     return tuple(
-        Layer(i, tuple(s["onnx"]), s["kernel"], t, s["macs"], s["read_bytes"] + s["written_bytes"])
+        Layer(i, tuple(s["onnx"]), s["kernel"], t, s["macs"], s["read_bytes"] + s["written_bytes"], counted)
         for i, (s, t) in enumerate(zip(steps, seconds, strict=True))
     )
 
@@ -157,13 +163,13 @@ def layer_lines(found: Sequence[Layer], peak: Peak) -> list[str]:
 
 def _numbers(layer: Layer, peak: Peak, total: float) -> str:
     share = layer.seconds / total if total else 0.0
-    if layer.macs:
+    if layer.macs and layer.counted:
         rate = f"{layer.flops / 1e9:8.1f} {layer.flops / peak.flops:5.0%}"
     else:
         rate = f"{'-':>8} {'-':>5}"
     return (
         f"{layer.seconds * 1e6:9.2f} {share:6.1%} {layer.macs / 1e6:8.3f} {rate}"
-        f" {layer.nbytes / 1024:8.1f} {layer.bandwidth / 1e9:6.1f}"
+        f" {layer.nbytes / 1024:8.1f} {f'{layer.bandwidth / 1e9:.1f}' if layer.counted else '-':>6}"
     )
 
 
@@ -172,8 +178,11 @@ def _kernel_lines(found: Sequence[Layer], peak: Peak, total: float, width: int) 
     for layer in found:
         groups.setdefault(layer.kernel, []).append(layer)
     rows = [
-        Layer(len(g), (), kernel, sum(x.seconds for x in g), sum(x.macs for x in g), sum(x.nbytes for x in g))
+        Layer(
+            len(g), (), kernel, sum(x.seconds for x in g), sum(x.macs for x in g), sum(x.nbytes for x in g),
+            all(x.counted for x in g),
+        )
         for kernel, g in groups.items()
-    ]
+    ]  # fmt: skip
     rows.sort(key=lambda r: -r.seconds)
     return [f"{row.step:4}x {'':{NAME_WIDTH}} {row.kernel:{width}} {_numbers(row, peak, total)}" for row in rows]

@@ -66,7 +66,7 @@ def bench(
         write_results(reports, bench=result)
         click.echo(json.dumps(result.to_json(), indent=1) if as_json else "\n".join(result.lines()))
         return 0
-    right = check(model, options, inputs=arrays, per_layer=True)
+    right = check(model, options, inputs=arrays, per_layer=True, max_error=given["max_error"])
     write_results(reports, bench=result, check=right)
     both = {**result.to_json(), "check": right.to_json()}
     click.echo(json.dumps(both, indent=1) if as_json else "\n".join([*result.lines(), *right.lines()]))

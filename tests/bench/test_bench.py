@@ -7,15 +7,19 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner, Result
+from onnx import helper
 
 from mccompile.bench.bench import bench
 from mccompile.bench.engines import ENGINES
 from mccompile.cli.main import cli
 from mccompile.driver import Options
 from mccompile.ir.errors import CompileError, UsageError
+from mccompile.report.figures import write_results
 from mccompile.targets.target import runs_here, targets
+from tests.cli.conftest import floats, save
 
 DIGITS = Path(__file__).resolve().parents[2] / "examples" / "digits" / "digits.onnx"
 
@@ -51,6 +55,30 @@ def test_results_are_compared_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
     assert data["ms"]["best"] > 0
     monkeypatch.setattr("mccompile.check.result.CheckResult.ok", False)
     assert run(DIGITS, "--rounds", 1, "--check", "--target", "generic").exit_code == 3
+
+
+def test_the_error_that_is_allowed_is_the_checks_too() -> None:
+    words = (DIGITS, "--rounds", 1, "--check", "--target", "generic", "--weights", "i8", "--json", "--max-error")
+    assert run(*words, 1e-9).exit_code == 3
+    assert run(*words, 0.2).exit_code == 0
+
+
+@pytest.mark.parametrize(("rows", "counted"), [(2, False), (8, True)])
+def test_there_are_no_rates_below_the_largest_extents(rows: int, counted: bool, tmp_path: Path) -> None:
+    """Multiply-adds are those of eight rows."""
+    weights = [helper.make_tensor("w", 1, [4, 4], np.ones(16))]
+    model = save(tmp_path / "m.onnx", [helper.make_node("MatMul", ["x", "w"], ["y"])], [floats("x", ["n", 4])],
+                 initializer=weights)  # fmt: skip
+    options = Options(target="generic", dims={"n": "1..8"})
+    x = np.ones((rows, 4), np.float32)
+    found = bench(model, options, inputs={"x": x}, rounds=1, seconds=0.001, per_layer=True)
+    told = found.to_json()
+    assert [told[key] is not None for key in ("gflops", "of_peak")] == [counted] * 2
+    (layer,) = told["layers"]
+    assert [layer[key] is not None for key in ("gflops", "of_peak", "gb_per_s")] == [counted] * 3
+    assert (layer["bound"] != "unknown") == counted
+    assert any("GFLOP/s, " in line for line in found.lines()) == counted
+    write_results((tmp_path / "r.html", tmp_path / "r.json"), bench=found)
 
 
 def test_bench_as_text(tmp_path: Path) -> None:

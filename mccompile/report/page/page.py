@@ -162,7 +162,7 @@ def _tiles(report: Report) -> list[Tile]:
         time = bench["ms"]
         spread = f"quartiles {seconds(time['quartile1'] * 1e3)} to {seconds(time['quartile3'] * 1e3)}"
         tiles.append(Tile("Time of a run", seconds(time["median"] * 1e3), spread))
-        if report["macs"]:
+        if report["macs"] and bench["gflops"] is not None:
             tiles.append(Tile("Rate", f"{bench['gflops']:.1f} GFLOP/s", f"{bench['of_peak']:.0%} of one core's peak"))
         for other in bench["against"]:
             slower = f"{other['ratio']:.2f} × as long"
