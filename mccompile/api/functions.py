@@ -46,16 +46,16 @@ def compile(model: ModelLike, out_dir: str | PathLike[str], **options: Unpack[Co
     """
     with _read("compile", COMPILE, model, options) as (path, chosen, more):
         from mccompile import driver
+        from mccompile.check.data import inputs_of
         from mccompile.check.golden import GoldenFolder
         from mccompile.report.limits import require_fit
-        from mccompile.run.samples import named_arrays
 
         tests = GoldenFolder(more["golden"], Path(out_dir))
 
         def extra(c: Compilation) -> dict[str, bytes]:
             require_fit(c, chosen.ram, more["flash"])
             inputs = more["inputs"]
-            return tests.extra(path, c, None if inputs is None else named_arrays(inputs, c.graph.fed))
+            return tests.extra(path, c, None if inputs is None else inputs_of(c.graph, inputs))
 
         made = driver.compile(path, Path(out_dir), chosen, extra=extra)
         tests.write()

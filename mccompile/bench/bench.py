@@ -18,8 +18,8 @@ from mccompile.bench.engines import ENGINES
 from mccompile.bench.layers import PROFILE_HOOKS, Layer, Profiler, layer_lines, layers
 from mccompile.bench.machine import Peak, Probes, compiler_name, cpu_name
 from mccompile.bench.timing import BURST, Rounds, Spread, duration, interleave, pinned
-from mccompile.check.data import with_dims
-from mccompile.check.reference import bounds_of, drawn_inputs
+from mccompile.check.data import inputs_of, with_dims
+from mccompile.check.reference import bounds_of, drawn_inputs, feeds_of
 from mccompile.check.streams import fitting_extents
 from mccompile.codegen.folder import write_folder
 from mccompile.driver import Options
@@ -30,7 +30,6 @@ from mccompile.ir.graph import Graph
 from mccompile.run.code import Code, code_or_note
 from mccompile.run.memory import Array
 from mccompile.run.network import Network
-from mccompile.run.samples import named_arrays, require_names
 
 PROBE_BURST = 0.004
 """Seconds of each of the machine's own probes in a round."""
@@ -186,8 +185,7 @@ def bench(
     if inputs is None:
         given = drawn_inputs(compilation, 0, bounds_of(graph))
     else:
-        given = named_arrays(inputs, graph.fed)
-        require_names(given, [v.name for v in graph.fed])
+        given = inputs_of(graph, inputs)
     extents = fitting_extents(graph, given)
     things: dict[str, Callable[[], object]] = {"mccompile": network.repeated(extents)}
     network.set_inputs(given)
@@ -200,7 +198,7 @@ def bench(
     if against:
         tick(against)
         theirs = {name: np.zeros_like(a) for name, a in network.state.items()}
-        asked = compilation.interface.model_inputs(given) | theirs
+        asked = feeds_of(model, compilation, compilation.interface.model_inputs(given) | theirs)
         label, things[against] = ENGINES[against](model, asked, options.threads)
     with pinned() if options.threads == 1 else nullcontext():
         machine = interleave(probes.things(), rounds, PROBE_BURST)

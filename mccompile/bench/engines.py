@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from mccompile.ir.errors import CompileError, UsageError
-from mccompile.run.memory import Array
+from mccompile.onnxio import extract_with_outputs, read_model, widened
 
-Engine = Callable[[Path, Mapping[str, Array], int], tuple[str, Callable[[], object]]]
+Engine = Callable[[Path, Mapping[str, Any], int], tuple[str, Callable[[], object]]]
 """(model, inputs, threads) -> the engine's name with its version, and a function that runs once on these inputs."""
 
 
-def onnxruntime(model: Path, inputs: Mapping[str, Array], threads: int = 1) -> tuple[str, Callable[[], object]]:
+def onnxruntime(model: Path, inputs: Mapping[str, Any], threads: int = 1) -> tuple[str, Callable[[], object]]:
     """onnxruntime with all its optimisations; inputs and outputs are bound, so that nothing is copied in a run."""
     try:
         import onnxruntime as ort
@@ -25,18 +26,27 @@ def onnxruntime(model: Path, inputs: Mapping[str, Array], threads: int = 1) -> t
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
     options.log_severity_level = 4
     try:
-        session = ort.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
-        feeds = {v.name: inputs[v.name] for v in session.get_inputs()}
+        session = ort.InferenceSession(_runnable(model), options, providers=["CPUExecutionProvider"])
+        feeds = {v.name: inputs[v.name] for v in session.get_inputs() if v.name in inputs}
         outputs = session.run(None, feeds)
     except Exception as e:
         first = (str(e).strip().splitlines() or [type(e).__name__])[0]
         raise CompileError(f"onnxruntime cannot run the model: {first}") from e
+    if not all(isinstance(a, np.ndarray) and a.dtype.kind in "biufc" for a in (*feeds.values(), *outputs)):
+        return f"onnxruntime {ort.__version__}", lambda: session.run(None, feeds)  # text and sequences are not bound
     binding = session.io_binding()
     for name, array in feeds.items():
         binding.bind_cpu_input(name, array)
     for port, array in zip(session.get_outputs(), outputs, strict=True):
         binding.bind_ortvalue_output(port.name, ort.OrtValue.ortvalue_from_numpy(np.zeros_like(array)))
     return f"onnxruntime {ort.__version__}", lambda: session.run_with_iobinding(binding)
+
+
+def _runnable(model: Path) -> str | bytes:
+    """A model as onnxruntime and numpy have its types: with bfloat16 it is computed in f32, as in C."""
+    if not any(v.dtype == "bf16" for v in read_model(model).graph.inputs):
+        return str(model)
+    return widened(extract_with_outputs(model, []), "bf16") or str(model)
 
 
 ENGINES: dict[str, Engine] = {"onnxruntime": onnxruntime}

@@ -16,6 +16,7 @@ from mccompile.check.result import Accuracy
 from mccompile.driver import Options
 from mccompile.importer.dims import bind_known
 from mccompile.importer.fixed import fix_inputs
+from mccompile.interface.formats import axes_of
 from mccompile.interface.tensors import Interface
 from mccompile.ir.dims import Dim
 from mccompile.ir.errors import UsageError
@@ -27,6 +28,7 @@ from mccompile.onnxio import OnnxValue, read_model
 from mccompile.ops.text import encoded
 from mccompile.run.noise import Noise
 from mccompile.run.samples import Array, Sample, cut, named_arrays, require_names
+from mccompile.run.values import item_name
 
 
 def with_dims(model: Path, options: Options, given: Any) -> Options:
@@ -47,6 +49,9 @@ def with_dims(model: Path, options: Options, given: Any) -> Options:
     shaped, bindings = bind_known(graph.inputs, graph.outputs, options.dims, options.input_shapes)
     dims, shapes = dict(options.dims), dict(options.input_shapes)
     for value in map(bindings.resolve, shaped):
+        for i in range(len(arrays)) if value.dtype == "sequence" else ():
+            if (item := item_name(value.name, i)) in arrays:
+                shapes.setdefault(item, arrays[item].shape)
         if value.name not in arrays:
             continue
         extents = arrays[value.name].shape
@@ -54,6 +59,8 @@ def with_dims(model: Path, options: Options, given: Any) -> Options:
             extents = extents[1:]  # stacked samples
         if value.shape is not None and len(extents) != len(value.shape):
             continue  # an error, which says so when the samples are cut
+        if value.name in options.input_formats:
+            extents = tuple(extents[a] for a in axes_of(options.input_formats[value.name], len(extents)))
         if value.shape is None or None in value.shape:
             shapes.setdefault(value.name, extents)
         for dim, extent in zip(value.shape or (), extents, strict=False):
@@ -65,6 +72,13 @@ def with_dims(model: Path, options: Options, given: Any) -> Options:
 def samples_of(graph: Graph, given: Any) -> list[Sample]:
     """The inputs of each run. UsageError where they do not fit the network."""
     return _cut(graph.fed, given, "input")
+
+
+def inputs_of(graph: Graph, given: Any) -> Sample:
+    """The inputs of one run by name, text as bytes. UsageError where names are missing or unknown."""
+    arrays = named_arrays(given, graph.fed)
+    require_names(arrays, [v.name for v in graph.fed])
+    return {v.name: _bytes_of(arrays[v.name], v) for v in graph.fed}
 
 
 def expected_of(graph: Graph, given: Any, samples: int) -> list[Sample]:
@@ -82,7 +96,7 @@ def expected_of(graph: Graph, given: Any, samples: int) -> list[Sample]:
         raise UsageError(f"what is expected of output {name!r} is {dtype}, of another byte order than this machine's",
                          hint=f"convert it: array.astype(np.{dtype.newbyteorder('=')})")  # fmt: skip
     if samples == 1:
-        return [arrays]
+        return [{name: _bytes_of(array, known[name]) for name, array in arrays.items()}]
     found = _cut([known[n] for n in arrays], arrays, "output")
     if len(found) != samples:
         raise UsageError(f"{len(found)} samples of outputs are expected of {samples} of inputs")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from mccompile.ir.small_floats import bf16_bits, bf16_values
 from mccompile.ir.types import TensorType
 from mccompile.onnxio import (
     Draw,
+    OnnxGraph,
     OnnxModel,
     dtype_of_array,
     evaluate_model,
@@ -38,6 +39,7 @@ from mccompile.onnxio import (
 )
 from mccompile.ops.held import HELD_IN
 from mccompile.ops.text import decoded, encoded
+from mccompile.run.values import item_name
 from mccompile.search.state import Compilation
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -88,7 +90,8 @@ class OnnxRuntime:
     off, which shows what is ill-conditioned; models with f16 in f32; sigmoids by their meaning; and sums of
     activations in f64. ``notes`` say what else is unlike the file.
 
-    Inputs and outputs of text are bytes: ``texts`` has how many each element takes.
+    Inputs and outputs of text are bytes: ``texts`` has how many each element takes. Inputs that are ``sequences`` are
+    the tensors of each.
 
     Models with bfloat16 are computed in f32, as they are in the generated code; of ``halves``, inputs and outputs,
     the bits are taken and given, and the last place of an output counts as noise.
@@ -104,6 +107,7 @@ class OnnxRuntime:
     halves: frozenset[str] = frozenset()
     extents: Mapping[str, FromDim] = field(default_factory=dict)
     texts: Mapping[str, int] = field(default_factory=dict)
+    sequences: Sequence[str] = ()
     model: bytes = field(default=b"", repr=False)
 
     def surer(self) -> OnnxRuntime:
@@ -115,16 +119,14 @@ class OnnxRuntime:
 
     def run(self, inputs: Mapping[str, Array]) -> Expected:
         """CompileError if onnxruntime cannot run the model on these inputs."""
-        inputs = {**inputs, **self.fixed, **{name: e.array(inputs) for name, e in self.extents.items()}}
-        inputs = {n: bf16_values(a) if n in self.halves else a for n, a in inputs.items()}
-        inputs = {n: decoded(a) if n in self.texts else a for n, a in inputs.items()}
+        feeds = _feeds(inputs, self.fixed, self.extents, self.halves, self.texts, self.sequences)
         try:
-            values = _values(self.plain, self.names, inputs, self.legends)
+            values = _values(self.plain, self.names, feeds, self.legends)
         except Exception as e:
             raise _refused("onnxruntime", e) from e
         noise: dict[str, Array] = {}
         for session in self.others:
-            for name, array in _values_or_none(session, self.names, inputs, self.legends).items():
+            for name, array in _values_or_none(session, self.names, feeds, self.legends).items():
                 if array.dtype.kind == "f" and array.shape == values[name].shape:
                     noise[name] = np.maximum(noise.get(name, 0.0), finite_distance(array, values[name]))
         halves = self.halves.intersection(values)
@@ -275,14 +277,47 @@ def open_judge(
             notes = () if data is asked or data is wide else (UNSIGNED,)
             notes = notes if plainly is None else (*notes, UNROUNDED)
             halves = frozenset(v.name for v in (*graph.inputs, *graph.outputs) if v.dtype == "bf16")
-            legends = as_tensors(graph)[1]
+            legends, sequences = as_tensors(graph)[1], _sequences(graph)
             others = _others(onnxruntime, data)
-            return OnnxRuntime(engine, names, plain, others, fixed, notes, legends, halves, extents, model=data)
+            return OnnxRuntime(
+                engine, names, plain, others, fixed, notes, legends, halves, extents, sequences=sequences, model=data
+            )
     if draws:
         raise CompileError(f"a network whose random numbers are inputs needs onnxruntime to compare with: {why}")
     model = prepare(read_model(path), dims, input_shapes, constants).model
     known = {o for node in model.graph.nodes for o in node.outputs} | set(outputs)
     return OnnxReference(why, tuple(n for n in names if n in known), model)
+
+
+def feeds_of(path: Path, c: Compilation, inputs: Mapping[str, Array]) -> dict[str, Any]:
+    """What an engine takes that runs the model at ``path``, where the model's inputs are these as a network has
+    them."""
+    graph, constants = read_model(path).graph, c.options.constants
+    halves = frozenset(v.name for v in graph.inputs if v.dtype == "bf16")
+    texts = c.interface.texts & inputs.keys()
+    fixed, extents = fixed_arrays(graph.inputs, constants), from_dims(graph, constants)
+    return _feeds(inputs, fixed, extents, halves, texts, _sequences(graph))
+
+
+def _sequences(graph: OnnxGraph) -> tuple[str, ...]:
+    return tuple(v.name for v in graph.inputs if v.dtype == "sequence")
+
+
+def _feeds(
+    inputs: Mapping[str, Array], fixed: Mapping[str, Array], extents: Mapping[str, FromDim],
+    halves: Container[str], texts: Container[str], sequences: Sequence[str],
+) -> dict[str, Any]:  # fmt: skip
+    """Inputs of a network and what was fixed, as onnxruntime takes them: numbers for bits of bfloat16, text for
+    bytes, lists for sequences."""
+    found: dict[str, Any] = {**inputs, **fixed, **{name: e.array(inputs) for name, e in extents.items()}}
+    found = {n: bf16_values(a) if n in halves else a for n, a in found.items()}
+    found = {n: decoded(a) if n in texts else a for n, a in found.items()}
+    for name in sequences:
+        items: list[Array] = []
+        while item_name(name, len(items)) in found:
+            items.append(found.pop(item_name(name, len(items))))
+        found[name] = items
+    return found
 
 
 def _session(onnxruntime: Any, model: bytes, optimise: bool) -> Any:
@@ -317,7 +352,7 @@ def _sessions(onnxruntime: Any, models: Sequence[tuple[bytes | None, bool]]) -> 
 
 
 def _values_or_none(
-    session: Any, names: Sequence[str], inputs: Mapping[str, Array], legends: Mapping[str, Legend]
+    session: Any, names: Sequence[str], inputs: Mapping[str, Any], legends: Mapping[str, Legend]
 ) -> dict[str, Array]:
     """As `_values`; nothing of a session that fails, as one whose optimisations lose a tensor of no element, where
     the plain one does not: it only offers noise."""
@@ -328,12 +363,13 @@ def _values_or_none(
 
 
 def _values(
-    session: Any, names: Sequence[str], inputs: Mapping[str, Array], legends: Mapping[str, Legend]
+    session: Any, names: Sequence[str], inputs: Mapping[str, Any], legends: Mapping[str, Legend]
 ) -> dict[str, Array]:
     """Run a session, which may take an f16 input in f32; maps, sequences and labels as the tensors that they are
     here."""
     wide = {v.name for v in session.get_inputs() if v.type == "tensor(float)"}
-    feeds = {n: np.asarray(a, np.float32) if n in wide and a.dtype == np.float16 else a for n, a in inputs.items()}
+    halves = {n for n in wide & inputs.keys() if inputs[n].dtype == np.float16}
+    feeds = {n: np.asarray(a, np.float32) if n in halves else a for n, a in inputs.items()}
     found: dict[str, Any] = {}
     wanted = [v.name for v in session.get_outputs() if v.name in names or v.type.startswith("seq(tensor")]
     for name, value in zip(wanted, session.run(wanted, feeds), strict=True):

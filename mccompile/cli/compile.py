@@ -170,7 +170,7 @@ def _compiled(
         """Called before anything is written: what does not fit leaves no trace."""
         if not several and not one_of:
             require_fit(c, ram, flash)
-        return {} if tests is None else tests.extra(model, c, o.arrays_of(given["inputs"], c.graph.fed))
+        return {} if tests is None else tests.extra(model, c, o.inputs_of(given["inputs"], c.graph))
 
     def fits(report: dict[str, Any]) -> None:
         require_project_fit(report, ram, flash)

@@ -30,7 +30,8 @@ from mccompile.search.options import (
 
 if TYPE_CHECKING:
     from mccompile.driver import Options
-    from mccompile.run.samples import Array, Named
+    from mccompile.ir.graph import Graph
+    from mccompile.run.samples import Array
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -428,9 +429,9 @@ def _narrowed(options: Options, models: Sequence[Path], data: Path | None, most:
     return found
 
 
-def arrays_of(file: Path | None, values: Sequence[Named]) -> dict[str, Array] | None:
-    """The arrays of a file by name; None without a file."""
+def inputs_of(file: Path | None, graph: Graph) -> dict[str, Array] | None:
+    """The arrays of a file as the inputs of a run; None without a file."""
+    from mccompile.check.data import inputs_of as inputs
     from mccompile.ir.files import read_inputs
-    from mccompile.run.samples import named_arrays
 
-    return None if file is None else named_arrays(read_inputs(file), values)
+    return None if file is None else inputs(graph, read_inputs(file))

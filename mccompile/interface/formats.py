@@ -95,6 +95,20 @@ def format_of(name: str, text: str, model: TensorType) -> Format:
     return Format(text, DTYPES[dtype], axis, layout == "nhwc", numbers["mean"], numbers["scale"])
 
 
+def axes_of(text: str, rank: int) -> tuple[int, ...]:
+    """Which axis of the elements each axis of the model's input is, whatever else the text of a format says.
+
+    >>> axes_of("u8,nhwc,scale=0.01", 4)
+    (0, 3, 1, 2)
+    """
+    parts = text.split(",")
+    said = [part.removeprefix("axis=") for part in parts if re.fullmatch(r"axis=-?\d+", part)]
+    axis = int(said[-1]) if said else min(1, rank - 1)
+    if "nhwc" not in parts or not -rank <= axis < rank:
+        return tuple(range(rank))
+    return Format(text, DTYPES[ELEMENTS[0]], axis % rank, True, (), ()).perm(rank)
+
+
 def _number(where: str, text: str) -> float:
     try:
         number = float(np.float32(text))

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from click.testing import CliRunner, Result
 from onnx import helper
@@ -109,6 +110,42 @@ def test_onnxruntime_beside() -> None:
     found = bench(DIGITS, Options(), rounds=1, against="onnxruntime", seconds=0.01)
     assert found.others[0].engine.startswith("onnxruntime ")
     assert 0 < found.others[0].time.median < 0.1
+
+
+def _port(name: str, kind: int, shape: list[int]) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, kind, shape)
+
+
+FED = {
+    "a constant": (
+        [helper.make_node("Mul", ["x", "s"], ["y"])], [_port("x", 1, [2]), _port("s", 1, [])], _port("y", 1, [2]),
+        Options(constants={"s": 2.0}), None,
+    ),
+    "text": (
+        [helper.make_node("StringConcat", ["x", "x"], ["y"])], [_port("x", 8, [2])], _port("y", 8, [2]),
+        Options(), np.array(["on", "off"]),
+    ),
+    "bits of bfloat16": (
+        [helper.make_node("Cast", ["x"], ["y"], to=1)], [_port("x", 16, [2])], _port("y", 1, [2]), Options(), None,
+    ),
+    "a sequence": (
+        [helper.make_node("SequenceAt", ["x", "i"], ["y"])],
+        [helper.make_tensor_sequence_value_info("x", 1, [2])], _port("y", 1, [2]),
+        Options(input_shapes={"x_0": [2], "x_1": [2]}), None,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", FED)
+def test_another_engine_is_fed_what_the_model_takes(case: str, tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    nodes, inputs, output, options, x = FED[case]
+    held = [helper.make_tensor("i", 7, [], [1])] if case == "a sequence" else []
+    graph = helper.make_graph(nodes, "g", inputs, [output], held)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+    onnx.save(model, tmp_path / "m.onnx")
+    found = bench(tmp_path / "m.onnx", options, inputs=x, rounds=1, against="onnxruntime", seconds=0.001)
+    assert found.others[0].time.median > 0
 
 
 def test_wrong_usage() -> None:

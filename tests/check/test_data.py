@@ -13,7 +13,8 @@ import pytest
 from onnx import TensorProto, helper
 
 import mccompile
-from mccompile.check.data import accuracy_of
+from mccompile.check.data import accuracy_of, with_dims
+from mccompile.driver import Options
 from mccompile.interface.tensors import Interface, Quantisation
 from mccompile.ir.small_floats import bf16_bits
 from tests.cli.conftest import Run, floats, run, save  # noqa: F401
@@ -47,6 +48,41 @@ def test_an_array_alone_says_the_open_extents(model: Path, tmp_path: Path, run: 
     assert told["accuracy"][0]["samples"] == 3
     whole = mccompile.check(model, target="generic", inputs=np.ones((3, 7), np.float32), dims={"N": 3})
     assert [r.label for r in whole.runs] == ["given inputs"]
+
+
+def test_channels_last_say_the_extents_that_they_are(tmp_path: Path) -> None:
+    node = helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[2, 2])
+    model = save(tmp_path / "m.onnx", [node], [floats("x", [1, 3, "h", "w"])])
+    for image in (np.zeros((1, 8, 5, 3), np.uint8), np.zeros((2, 1, 8, 5, 3), np.uint8)):
+        options = with_dims(model, Options(input_formats={"x": "u8,nhwc,scale=0.5"}), {"x": image})
+        assert options.dims == {"h": 8, "w": 5}
+
+
+def test_a_sequence_and_text_are_given_by_their_tensors(tmp_path: Path) -> None:
+    given = [helper.make_tensor_sequence_value_info("s", TensorProto.FLOAT, ["n", 3])]
+    at = helper.make_tensor("i", TensorProto.INT64, [], [1])
+    model = tmp_path / "s.onnx"
+    nodes = [helper.make_node("SequenceAt", ["s", "i"], ["y"])]
+    graph = helper.make_graph(nodes, "g", given, [floats("y", None)], [at])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), model)
+    arrays = {f"s_{i}": np.full((2, 3), i, np.float32) for i in range(2)}
+    found = mccompile.check(model, target="generic", inputs=arrays)
+    assert found.ok, "\n".join(found.lines())
+    assert found.runs[0].comparisons[0].want == 1
+
+
+def test_what_is_expected_of_text_is_text(tmp_path: Path) -> None:
+    ports = [helper.make_tensor_value_info(n, TensorProto.STRING, [2]) for n in "xy"]
+    node = helper.make_node("StringNormalizer", ["x"], ["y"], case_change_action="UPPER")
+    graph = helper.make_graph([node], "g", ports[:1], ports[1:])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, tmp_path / "t.onnx")
+    given = np.array(["on", "off"])
+    for expect, ok in ((np.array(["ON", "OFF"]), True), (np.array(["ON", "of"]), False)):
+        found = mccompile.check(tmp_path / "t.onnx", target="generic", inputs=given, expect=expect)
+        assert found.ok == ok
+    mccompile.compile(tmp_path / "t.onnx", tmp_path / "o", target="generic", golden=tmp_path / "o", inputs=given)
+    assert (tmp_path / "o" / "test_t.c").is_file()
 
 
 def test_a_data_set_has_an_accuracy(scores: Path) -> None:
