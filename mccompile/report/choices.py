@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from mccompile.ir.dims import bound
@@ -29,11 +29,11 @@ def choices(graph: Graph, made: Mapping[str, Choice], target: Target) -> dict[st
     }
 
 
-def estimate(made: Mapping[str, Any], macs: int | None, target: Target) -> dict[str, Any] | None:
-    """The cycles of all nodes of `choices` together, and the rate; None without vectors: scalar code has no model."""
+def estimate(graph: Graph, made: Mapping[str, Any], macs: int | None, target: Target) -> dict[str, Any] | None:
+    """The cycles of the longest run by `choices`, and the rate; None without vectors: scalar code has no model."""
     if not target.lanes or not macs:
         return None
-    cycles = max(sum(choice["cycles"] * choice.get("turns", 1) for choice in made.values()), 1)
+    cycles = max(in_a_run(graph, lambda n: made.get(n.results[0].name, {"cycles": 0})["cycles"]), 1)
     in_bytes = any(choice.get("of_peak", 0) is None for choice in made.values())
     return {
         "cycles": cycles,
@@ -48,6 +48,13 @@ def _candidate(c: Candidate) -> dict[str, Any]:
     memory = {"note": "its halo takes memory"} if c.halo else {}
     source = "model" if c.measured is None else "tuned"
     return {"kernel": c.offer.label, "cycles": round(c.cycles), "from": source} | estimate | memory
+
+
+def in_a_run(graph: Graph, of: Callable[[Node], int]) -> int:
+    """What the nodes of the longest run have together, in all turns of loops; of the graphs in a node of which one is
+    computed, the one that has the most."""
+    inside = [max((in_a_run(g, of) for g in n.regions), default=0) * n.op.turns_inside() for n in graph.nodes]
+    return sum(map(of, graph.nodes)) + sum(inside)
 
 
 def macs_of(node: Node) -> int:

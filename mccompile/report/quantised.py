@@ -10,7 +10,7 @@ from mccompile.ir.dims import bound
 from mccompile.ir.graph import Graph, Node
 from mccompile.ir.names import own_names
 from mccompile.passes.manager import PassRecord
-from mccompile.report.choices import macs_of
+from mccompile.report.choices import in_a_run, macs_of
 from mccompile.targets.target import Target
 
 _TOLD = ("integer-products", "integer-sums", "integer-softmax", "requantise")
@@ -35,8 +35,8 @@ def quantised(graph: Graph, passes: Sequence[PassRecord], target: Target) -> dic
     why = {n: _reason(n, reasons) for n in floats}
     scaled = {n for n in floats if target.requant == "float" and not why[n] and _in_integers(n, graph)}
     return {
-        "integer_macs": sum(many * macs_of(n) for n, many in graph.everywhere() if not _multiplies_floats(n)),
-        "float_macs": sum(many * macs_of(n) for n, many in graph.everywhere() if _multiplies_floats(n)),
+        "integer_macs": in_a_run(graph, lambda n: 0 if _multiplies_floats(n) else macs_of(n)),
+        "float_macs": in_a_run(graph, lambda n: macs_of(n) if _multiplies_floats(n) else 0),
         "floats": [
             {"onnx": list(n.origins), "operator": n.op.name, "cost": _cost(n), "why": why[n] or _OWN}
             for n in floats

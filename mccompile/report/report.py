@@ -22,7 +22,7 @@ from mccompile.ir.turns import on_condition, times
 from mccompile.ir.views import View, whole
 from mccompile.kernel_passes.pipeline import Improved
 from mccompile.plugins import made_with
-from mccompile.report.choices import choices, estimate, macs_of
+from mccompile.report.choices import choices, estimate, in_a_run, macs_of
 from mccompile.report.memory import extents, memory, occupied
 from mccompile.report.quantised import quantised
 from mccompile.report.schema import SCHEMA
@@ -149,7 +149,7 @@ def make_report(c: Compilation, files: Mapping[str, bytes]) -> dict[str, Any]:
     assert program is not None
     assert facts is not None
     assert lowered is not None
-    macs = sum(many * macs_of(n) for n, many in c.graph.everywhere())
+    macs = in_a_run(c.graph, macs_of)
     made = choices(c.graph, lowered.choices, c.target)
     split = {"sources": c_sources(facts, c.library)} if c.library is not None or facts.functions else {}
     return split | {
@@ -191,7 +191,7 @@ def make_report(c: Compilation, files: Mapping[str, bytes]) -> dict[str, Any]:
         "weights": _weights(program),
         "tensors": _tensors(program),
         "tuning": dict(c.options.costs.origin) or None,
-        "estimate": estimate(made, macs, c.target),
+        "estimate": estimate(c.graph, made, macs, c.target),
         "choices": made,
         "passes": [
             {"name": r.name, "changes": r.changes, "remarks": list(r.remarks)}

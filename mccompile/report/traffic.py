@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 
 from mccompile._dataclass import dataclass
 from mccompile.ir.dims import bound
 from mccompile.ir.graph import Graph
-from mccompile.ir.kernel import Call, Fill, KernelModule
+from mccompile.ir.kernel import Call, Condition, Fill, KernelModule
 from mccompile.ir.turns import times
-from mccompile.ir.views import View
+from mccompile.ir.views import Buffer, View
 
 
 @dataclass(frozen=True)
@@ -70,10 +71,32 @@ def step_macs(module: KernelModule, graph: Graph) -> list[int]:
     return found
 
 
+def _conditions(step: Call | Fill) -> tuple[Condition, ...]:
+    """All that has to hold for a step, what decides first in front."""
+    return (*(c for loop in step.loops for c in loop.when), *step.when)
+
+
+def _longest(steps: Sequence[tuple[tuple[Condition, ...], Call | Fill]], depth: int = 0) -> list[Call | Fill]:
+    """The steps of the run that touches the most bytes: those of one side of each condition."""
+    found = [step for conditions, step in steps if len(conditions) == depth]
+    sides: dict[Buffer, dict[bool, list[tuple[tuple[Condition, ...], Call | Fill]]]] = {}
+    for conditions, step in steps:
+        if len(conditions) > depth:
+            decides, is_so = conditions[depth]
+            sides.setdefault(decides, {}).setdefault(is_so, []).append((conditions, step))
+    for both in sides.values():
+        found += max((_longest(side, depth + 1) for side in both.values()), key=_touched)
+    return found
+
+
+def _touched(steps: Iterable[Call | Fill]) -> int:
+    return sum(times(step) * sum(step_bytes(step)) for step in steps)
+
+
 def traffic(module: KernelModule) -> Traffic:
-    """The traffic of one run of a kernel module."""
+    """The traffic of one run of a kernel module: the one that touches the most, where conditions decide."""
     launches = read = written = moved = transposes = 0
-    for step in module.body.linear():
+    for step in _longest([(_conditions(step), step) for step in module.body.linear()]):
         launches += times(step)
         own, results = (times(step) * n for n in step_bytes(step))
         if isinstance(step, Call):

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+import mccompile
 from mccompile.ir.graph import Graph
 from mccompile.ir.graph_text import parse_graph
 from mccompile.ir.types import F32, TensorType, row_major
@@ -35,6 +42,26 @@ def test_reads_and_writes_of_each_call_are_counted_once() -> None:
     assert t.read_bytes == 4 * (24 + 48 + 16 + 30)
     assert t.written_bytes == 4 * (24 + 16 + 16 + 24)
     assert t.bytes == t.read_bytes + t.written_bytes
+
+
+def test_of_two_branches_the_one_with_more_work_counts(tmp_path: Path) -> None:
+    """A run computes one of them: 4 x 8 by 8 x 16, or by 8 x 4 and 4 x 4."""
+    node, value = helper.make_node, helper.make_tensor_value_info
+    weights = {"v": (8, 16), "w": (8, 4), "u": (4, 4)}
+    large = helper.make_graph([node("MatMul", ["x", "v"], ["a"]), node("ReduceMax", ["a"], ["p"])], "large", [],
+                              [value("p", 1, [1, 1])])  # fmt: skip
+    small = [node("MatMul", ["x", "w"], ["b"]), node("MatMul", ["b", "u"], ["d"]), node("ReduceMax", ["d"], ["q"])]
+    either = node("If", ["c"], ["y"], then_branch=large,
+                  else_branch=helper.make_graph(small, "small", [], [value("q", 1, [1, 1])]))  # fmt: skip
+    held = [numpy_helper.from_array(np.ones(shape, np.float32), name) for name, shape in weights.items()]
+    ports = [value("c", 9, []), value("x", 1, [4, 8])], [value("y", 1, [1, 1])]
+    graph = helper.make_graph([either], "g", *ports, held)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, tmp_path / "m.onnx")
+    told = mccompile.compile(tmp_path / "m.onnx", tmp_path / "o", target="x86-64-v3").report
+    assert told["macs"] == 4 * 8 * 16
+    assert told["estimate"]["flop_per_cycle"] > 0
+    assert told["traffic"]["read_bytes"] < sum(step["read_bytes"] for step in told["steps"])
 
 
 def test_a_broadcast_counts_its_elements_once_and_no_view_counts_more_than_its_buffer() -> None:
