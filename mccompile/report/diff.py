@@ -107,7 +107,11 @@ class Limit:
 
 
 def differences(before: Report, after: Report) -> list[Difference]:
-    """One for each model. UsageError where one report is of a project and the other is not, or of other models."""
+    """One for each model that both reports have, and in front one for a project as a whole, where that changed: what
+    its models need together, and which they are.
+
+    UsageError where one report is of a project and the other is not, or they have no model in common.
+    """
     if ("models" in before) != ("models" in after):
         raise UsageError("one is the report of a project, the other is not")
     if "models" not in before:
@@ -115,7 +119,25 @@ def differences(before: Report, after: Report) -> list[Difference]:
     both = [name for name in before["models"] if name in after["models"]]
     if not both:
         raise UsageError("the two projects have no model in common")
-    return [_difference(before["models"][name], after["models"][name]) for name in both]
+    whole = _of_project(before, after)
+    found = [_difference(before["models"][name], after["models"][name]) for name in both]
+    return found if whole.same else [whole, *found]
+
+
+def _of_project(before: Report, after: Report) -> Difference:
+    facts = [", ".join(sorted(report["models"])) for report in (before, after)]
+    sums = [
+        {
+            "arena": report["project"]["arena_bytes"],
+            "weights": report["project"].get("blob_bytes", sum(m["blob_bytes"] for m in report["models"].values())),
+            "functions": report["project"]["kernels"],
+        }
+        for report in (before, after)
+    ]
+    labels = {key: label for key, label, _ in _figures(next(iter(after["models"].values())))}
+    figures = [Figure(key, labels[key], old, sums[1][key]) for key, old in sums[0].items()]
+    said = (("models", *facts),) if facts[0] != facts[1] else ()
+    return Difference(after["project"]["name"], said, tuple(figures), (), (), "", 0)
 
 
 def _difference(before: Report, after: Report) -> Difference:

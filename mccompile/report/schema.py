@@ -7,6 +7,7 @@ reads reports looks at ``schema`` first, and leaves alone what it does not know.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,11 @@ from mccompile.ir.errors import UsageError
 
 SCHEMA = 1
 """The version, in each report as ``schema``."""
+
+_OF_MODEL = (
+    "mccompile", "model", "target", "options", "macs", "memory", "blob_bytes", "kernels", "traffic", "steps", "estimate",
+)  # fmt: skip
+_OF_PROJECT = ("project", "models")
 
 FILE = Path(__file__).with_name("report.schema.json")
 
@@ -40,4 +46,15 @@ def read_report(path: Path) -> dict[str, Any]:
             f"'{path}' is a report of version {said}, this is for version {SCHEMA}",
             hint="compile the model anew",
         )
+    if gone := _missing(report):
+        raise UsageError(f"'{path}' is damaged: it has no {gone[0]!r}", hint="compile the model anew")
     return report
+
+
+def _missing(report: Mapping[str, Any]) -> list[str]:
+    """What every report of a model, and of a project, has had in this version, and this one has not."""
+    if "models" not in report:
+        return [key for key in _OF_MODEL if key not in report]
+    models = report["models"].values() if isinstance(report["models"], dict) else ()
+    found = [key for key in _OF_PROJECT if key not in report]
+    return [*found, *(key for m in models for key in _missing(m))] if models else ["models"]

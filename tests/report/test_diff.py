@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from mccompile.ir.errors import UsageError
-from mccompile.report.diff import KEYS, _figures, differences, limit_of, markdown, text_lines
+from mccompile.report.diff import KEYS, _figures, broken, differences, limit_of, markdown, text_lines
+from mccompile.report.schema import read_report
 from tests.cli.conftest import Run, run  # noqa: F401  # `run` is a fixture
 from tests.report.reports import Report, digits, full
 
@@ -116,10 +117,35 @@ def test_names_are_no_markup() -> None:
 
 
 def test_projects(tmp_path: Path) -> None:
-    both = {"models": {"digits": digits()}}
-    (found,) = differences(both, {"models": {"digits": digits(level="Os"), "other": digits()}})
+    def project(arena: int, **models: Report) -> Report:
+        return {"project": {"name": "p", "arena_bytes": arena, "kernels": 9}, "models": models}
+
+    both = project(512, digits=digits())
+    (found,) = differences(both, project(512, digits=digits(level="Os")))
     assert not found.same
+    (found,) = differences(both, both)
+    assert found.same
+    whole, found = differences(both, project(768, digits=digits(), other=digits()))
+    assert found.same
+    assert whole.facts == (("models", "digits", "digits, other"),)
+    assert [(f.key, f.change) for f in whole.figures] == [
+        ("arena", 256), ("weights", digits()["blob_bytes"]), ("functions", 0)
+    ]  # fmt: skip
+    assert broken([whole, found], [limit_of("arena=0")]) == [
+        "p: arena, bytes grew from 512 to 768 (+50.0 %), more than 0"
+    ]
     with pytest.raises(UsageError, match="the other is not"):
         differences(both, digits())
     with pytest.raises(UsageError, match="no model in common"):
-        differences(both, {"models": {"other": digits()}})
+        differences(both, project(512, other=digits()))
+
+
+@pytest.mark.parametrize("key", ["memory", "steps", "traffic"])
+def test_damaged_reports(key: str, tmp_path: Path) -> None:
+    report = digits()
+    del report[key]
+    top = {k: report[k] for k in ("schema", "mccompile")}
+    whole = {**top, "project": {}, "models": {"digits": report}, "files": {}}
+    for path in _saved(tmp_path, one=report, several=whole):
+        with pytest.raises(UsageError, match=f"is damaged: it has no '{key}'"):
+            read_report(path)
