@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,8 @@ from mccompile.search.options import DEBUGGING
 
 if TYPE_CHECKING:
     from mccompile.check.junit import Outcome
+    from mccompile.driver import Options
+    from mccompile.ir.errors import CompileError
 
 DATA = "Data"
 
@@ -86,18 +89,22 @@ def check(
             for name, path in (("inputs", inputs), ("expect", expect), ("labels", labels))}  # fmt: skip
     tolerance = tolerance_of(rtol, atol)
     found: list[Outcome] = []
-    own_options = [options] if len(models) == 1 else options_of(models, options)
-    for model, own in zip(models, own_options, strict=True):
+    alone = len(models) == 1 and junit is None
+    unread = {} if len(models) == 1 else _unreadable(models, options)
+    read = [path for path in models if path not in unread]
+    own_options = dict(zip(read, [options] if len(models) == 1 else options_of(read, options), strict=True))
+    for model in models:
         try:
+            if model in unread:
+                raise unread[model]
+            own = own_options[model]
             result = run(
                 model, own, inputs=data["inputs"], expect=data["expect"], labels=data["labels"], tolerance=tolerance,
                 per_layer=per_layer or (bool(reports) and runs_here(resolve(own.target).name)), golden=golden,
                 seed=seed, with_code=bool(reports), max_error=given["max_error"],
             )  # fmt: skip
-        except UsageError:
-            raise
         except CompileError as e:
-            if len(models) == 1 and junit is None:
+            if alone:
                 raise
             found.append(Outcome(str(model), None, e))
         else:
@@ -110,6 +117,24 @@ def check(
     if as_json:
         click.echo(json.dumps(_data(found), indent=1))
     return max(_exit_code(one) for one in found)
+
+
+def _unreadable(models: Sequence[Path], options: Options) -> dict[Path, CompileError]:
+    """The models that are none, or are not there, and why: the others are checked all the same."""
+    from mccompile.ir.errors import CompileError
+    from mccompile.ir.files import SUFFIX
+    from mccompile.ir.limits import limited
+    from mccompile.onnxio import read_model
+
+    found: dict[Path, CompileError] = {}
+    for path in models:
+        try:
+            with limited(options.limits):
+                if path.suffix != SUFFIX:
+                    read_model(path)
+        except CompileError as e:
+            found[path] = e
+    return found
 
 
 def _require_board(target: str, profile: bool) -> None:
@@ -125,15 +150,18 @@ def _require_board(target: str, profile: bool) -> None:
 
 def _say(one: Outcome, quiet: bool, profile: bool) -> None:
     if one.error is not None:
-        click.echo(f"error: {one.model}: {one.error}", err=True)
+        said = str(one.error).removeprefix(f"{Path(one.model).name}: ")
+        click.echo(f"error: {one.model}: {said}", err=True)
     elif one.result is not None and (not quiet or not one.result.ok):
         click.echo("\n".join(one.result.lines(profile)))
 
 
 def _exit_code(one: Outcome) -> int:
     """What cannot be compiled is worse than nothing, what is wrong is worse still."""
+    from mccompile.ir.errors import UsageError
+
     if one.result is None:
-        return 1
+        return 2 if isinstance(one.error, UsageError) else 1
     return 0 if one.result.ok else o.CHECK_FAILED
 
 

@@ -125,7 +125,7 @@ def differences(before: Report, after: Report) -> list[Difference]:
 
 
 def _of_project(before: Report, after: Report) -> Difference:
-    facts = [", ".join(sorted(report["models"])) for report in (before, after)]
+    old_models, new_models = (", ".join(sorted(report["models"])) for report in (before, after))
     sums = [
         {
             "arena": report["project"]["arena_bytes"],
@@ -136,7 +136,7 @@ def _of_project(before: Report, after: Report) -> Difference:
     ]
     labels = {key: label for key, label, _ in _figures(next(iter(after["models"].values())))}
     figures = [Figure(key, labels[key], old, sums[1][key]) for key, old in sums[0].items()]
-    said = (("models", *facts),) if facts[0] != facts[1] else ()
+    said = (("models", old_models, new_models),) if old_models != new_models else ()
     return Difference(after["project"]["name"], said, tuple(figures), (), (), "", 0)
 
 

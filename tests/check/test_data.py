@@ -172,6 +172,19 @@ def test_several_models_and_junit(scores: Path, model: Path, tmp_path: Path, run
     ]  # fmt: skip
 
 
+def test_a_model_that_is_none_does_not_end_the_others(scores: Path, tmp_path: Path, run: Run) -> None:  # noqa: F811
+    broken, gone, xml = tmp_path / "broken.onnx", tmp_path / "gone.onnx", tmp_path / "a.xml"
+    broken.write_bytes(b"no model")
+    done = run("check", broken, gone, scores, "--target", "generic", "--junit", xml)
+    assert done.exit_code == 2
+    assert "error: " + str(broken) + ": the file is" in done.stderr
+    assert f"there is no file '{gone}'" in done.stderr
+    suites = [(s.get("name"), s.get("errors")) for s in ET.parse(xml).getroot()]
+    assert suites == [(str(broken), "1"), (str(gone), "1"), (str(scores), "0")]
+    assert run("check", broken, scores, "--target", "generic").exit_code == 1
+    assert run("check", scores, "--target", "nothing", "--junit", xml).exit_code == 2
+
+
 def test_a_wrong_result_is_a_failure_in_junit(scores: Path, tmp_path: Path, run: Run) -> None:  # noqa: F811
     np.savez(tmp_path / "x.npz", x=np.ones((1, 4), np.float32))
     np.savez(tmp_path / "y.npz", y=np.zeros((1, 3), np.float32))
