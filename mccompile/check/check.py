@@ -27,8 +27,10 @@ from mccompile.check.verdict import Verdict
 from mccompile.codegen.folder import write_folder
 from mccompile.driver import Compilation, Options
 from mccompile.interface.tensors import Interface
+from mccompile.ir.dims import symbols
 from mccompile.ir.errors import CompileError, UsageError
 from mccompile.ir.files import SUFFIX
+from mccompile.ir.graph import Graph
 from mccompile.onnxio import tensor_names
 from mccompile.run.build import compiler_version
 from mccompile.run.code import code_or_note
@@ -128,6 +130,8 @@ def check(
         raise UsageError(f"{what} need the inputs they belong to", hint="give --inputs as well")
     if max_error is not None and not 0 <= max_error < np.inf:
         raise UsageError(f"max_error is {max_error}, but it has to be a number of at least 0")
+    if not isinstance(seed, int | np.integer) or seed < 0:
+        raise UsageError(f"seed is {seed}, but it has to be a whole number of at least 0")
     if inputs is not None:
         options = with_dims(model, options, inputs)
     with tempfile.TemporaryDirectory(prefix="mccompile-check-") as folder:
@@ -159,6 +163,7 @@ def _checked(model: Path, compilation: Compilation, out: Path, asked: _Asked) ->
     cases = _cases(compilation, judge, asked)
     verdict = Verdict(graph, asked.tolerance)
     results, unstable = _run_all(network, cases, compilation.options.keep_inputs)
+    cases = cases if expect is None else _with_state(graph, cases, results)
     runs = [verdict.run(case.label, case.expected, got) for case, got in zip(cases, results, strict=True)]
     if judge is not None and expect is None and any(map(verdict.is_unsure, runs)):
         surer = judge.judge.surer()
@@ -382,6 +387,18 @@ def _run_all(
     if moved:
         faults.append(f"output {', '.join(moved)} depends on what the arena holds before the run")
     return results[: len(cases)], faults
+
+
+def _with_state(graph: Graph, cases: Sequence[_Case], results: Sequence[Mapping[str, Array]]) -> list[_Case]:
+    """Runs in a row with what each began with: no judge was asked for what the ones before have left."""
+    kept = [v for _, v in graph.state_values()]
+    least = {s.name: s.low for s in symbols(*(e for v in kept for e in v.shape))}
+    state = {v.name: np.zeros(v.type.at(least).shape, v.dtype.numpy) for v in kept}
+    found = []
+    for case, result in zip(cases, results, strict=True):
+        found.append(replace(case, state=state))
+        state = {given: result[name] for name, given in graph.state.items()}
+    return found
 
 
 def _ran(network: Network, case: _Case) -> dict[str, Array]:

@@ -94,6 +94,26 @@ def test_what_a_user_expects_is_judged_in_fewer_bits_as_well(scores: tuple[Path,
         assert any(line.lstrip().startswith("FAIL") for line in result.lines()) != ok
 
 
+@pytest.mark.parametrize("weights", [{}, {"*": "i8"}])
+@pytest.mark.parametrize("per_layer", [False, True])
+def test_what_a_user_expects_of_a_stream(weights: dict[str, str], per_layer: bool, tmp_path: Path) -> None:
+    """Each run begins with what the one before has left, of which the user says nothing."""
+    rng, node = np.random.default_rng(0), helper.make_node
+    w = {"w": (rng.standard_normal((8, 8)) / 2).astype(np.float32)}
+    nodes = [node("Add", ["x", "h"], ["s"]), node("MatMul", ["s", "w"], ["t"]), node("Relu", ["t"], ["n"]),
+             node("MatMul", ["n", "w"], ["y"])]  # fmt: skip
+    kind = (TensorProto.FLOAT, [1, 8])
+    model = save(tmp_path / "m.onnx", nodes, {"x": kind, "h": kind}, {"y": kind, "n": kind}, w)
+    x, held, y = rng.standard_normal((3, 1, 8)).astype(np.float32), np.zeros((1, 8), np.float32), []
+    for one in x:
+        held = np.maximum((one + held) @ w["w"], 0)
+        y.append(held @ w["w"])
+    options = Options(target="generic", weights=weights, state={"n": "h"})
+    for off in (0, 9):
+        result = check(model, options, inputs={"x": x}, expect={"y": np.stack(y) + off}, per_layer=per_layer)
+        assert result.ok == (off == 0), "\n".join(result.lines())
+
+
 def test_numbers_of_classes_are_judged_where_somebody_says_how(tmp_path: Path) -> None:
     """What forms explain is an error of numbers; with --max-error, it is the part of the classes that are others."""
     rng = np.random.default_rng(0)
