@@ -24,7 +24,7 @@ from mccompile.onnxio import OnnxValue, read_model
 from mccompile.ops.text import TEXT_BYTES
 from mccompile.run.memory import Array
 from mccompile.run.network import Network
-from mccompile.run.values import gather, spread, stored
+from mccompile.run.values import gather, item_name, spread, stored
 
 __all__ = ["CompiledBackend", "CompiledModel", "prepare", "run_model", "run_node", "supports_device"]
 
@@ -64,7 +64,7 @@ class CompiledModel(BackendRep):
         """
         if isinstance(inputs, Mapping):
             inputs = [inputs.get(name) for name in self.input_names]
-        elif isinstance(inputs, np.ndarray):
+        elif isinstance(inputs, np.ndarray | np.generic):
             inputs = [inputs]
         ports = spread(self.input_names, list(inputs))
         text_bytes = self._options.get("string_bytes", TEXT_BYTES)
@@ -75,7 +75,8 @@ class CompiledModel(BackendRep):
         """The network for these inputs; compiled where there is none for their shapes yet."""
         tensors = set(self.input_names) - self._open  # the tensors of a sequence have names of their own
         shapes = {name: a.shape for name, a in ports.items() if name not in tensors}
-        absent = dict.fromkeys(n for n in self._optional if not any(p == n or p.startswith(f"{n}_") for p in ports))
+        own = {*ports} - {*self.input_names}
+        absent = dict.fromkeys(n for n in self._optional if n not in ports and item_name(n, 0) not in own)
         key = tuple(sorted(shapes.items()))
         if key not in self._networks:
             out = Path(self._folder.name) / f"shapes{len(self._networks)}"

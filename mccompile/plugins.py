@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from mccompile._dataclass import dataclass
 from mccompile.ir.errors import CompileError, UsageError
+from mccompile.ir.names import free_name
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -92,7 +93,8 @@ def add(folder: str | Path) -> Plugin:
     if old is not None and old.folder != path:
         raise UsageError(f"there are two plugins called {name}: {old.folder} and {path}")
     if old is None:
-        package = _PREFIX + "".join(c if c.isalnum() else "_" for c in name)
+        plain = "".join(c if c.isalnum() else "_" for c in name)
+        package = free_name(f"{_PREFIX}{plain}", {p.package for p in _added.values()})
         root = ModuleType(package)
         root.__path__ = [str(path)]
         sys.modules[package] = root
@@ -107,7 +109,10 @@ def plugins() -> tuple[Plugin, ...]:
     """All plugins by name: those of installed packages, and those that were added."""
     found = dict(_added)
     for entry in _entry_points():
-        spec = importlib.util.find_spec(entry.module)
+        try:
+            spec = importlib.util.find_spec(entry.module)
+        except ModuleNotFoundError as e:
+            raise CompileError(f"the plugin {entry.name} names {entry.module}, which is not there: {e}") from e
         if spec is None or not spec.submodule_search_locations:
             raise CompileError(f"the plugin {entry.name} names {entry.module}, which is no package")
         found[entry.name] = Plugin(entry.name, Path(spec.submodule_search_locations[0]), entry.module)

@@ -53,6 +53,17 @@ def test_a_sequence_needs_the_shapes_of_its_tensors(tmp_path: Path) -> None:
     assert [v.name for v in graph.outputs] == ["y_0", "y_1", "y_2", "n"]
 
 
+def test_another_input_called_like_a_part_of_it_does_not_make_it_present() -> None:
+    optional = helper.make_value_info("x", helper.make_optional_type_proto(FLOATS))
+    tensors = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [2]) for n in ("x_1", "y")]
+    flag = helper.make_tensor_value_info("n", TensorProto.BOOL, [])
+    nodes = [helper.make_node("OptionalHasElement", ["x"], ["n"]), helper.make_node("Relu", ["x_1"], ["y"])]
+    graph = helper.make_graph(nodes, "g", [optional, tensors[0]], [flag, tensors[1]])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    present, y = backend.prepare(model, target="generic").run([None, np.array([-1, 2], np.float32)])
+    assert (bool(present), y.tolist()) == (False, [0, 2])
+
+
 def test_an_optional_input_may_be_absent(tmp_path: Path) -> None:
     optional = helper.make_optional_type_proto(FLOATS)
     nodes = [helper.make_node("OptionalHasElement", ["x"], ["n"])]

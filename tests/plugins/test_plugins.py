@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import numpy as np
@@ -115,6 +116,22 @@ def test_a_blob_fits_the_program_of_the_same_plugin_alone(tmp_path: Path) -> Non
         ids.append((tmp_path / "out" / "net.mcb").read_bytes()[40:56])
         forget()
     assert ids[0] != ids[1]
+
+
+def test_folders_of_like_names_are_two_plugins(tmp_path: Path) -> None:
+    for name in ("a-b", "a_b"):
+        (tmp_path / name / "ops").mkdir(parents=True)
+    first, second = (plugins.add(tmp_path / name) for name in ("a-b", "a_b"))
+    assert first.package != second.package
+    assert first == plugins.add(tmp_path / "a-b")
+
+
+def test_an_installed_plugin_whose_package_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = EntryPoint("gone", "nothing_of_this_name.plugin", plugins.GROUP)
+    monkeypatch.setattr(plugins, "_entry_points", lambda: [entry])
+    forget()
+    with pytest.raises(CompileError, match=r"the plugin gone names nothing_of_this_name\.plugin, which is not there"):
+        plugins.plugins()
 
 
 def test_what_is_no_plugin_is_refused(acme: plugins.Plugin, tmp_path: Path) -> None:
