@@ -167,6 +167,8 @@ def bench(
     """
     if against and against not in ENGINES:
         raise UsageError(f"unknown engine {against!r}", hint=f"known engines: {', '.join(ENGINES)}")
+    if not isinstance(rounds, int | np.integer):
+        raise UsageError(f"rounds is {rounds!r}, but it has to be a whole number")
     if rounds < 1:
         raise UsageError(f"{rounds} rounds are too few")
     if inputs is not None and model.suffix != SUFFIX:

@@ -46,8 +46,9 @@ class Tolerance:
 def tolerance_of(rtol: float | None, atol: float | None) -> Tolerance | None:
     """What a user allows; None for the rule. UsageError for what is no tolerance."""
     for name, value in (("rtol", rtol), ("atol", atol)):
-        if value is not None and not 0 <= value < np.inf:
-            raise UsageError(f"{name} is {value}, but it has to be a number of at least 0")
+        is_number = isinstance(value, int | float | np.number)
+        if value is not None and not (is_number and 0 <= value < np.inf):
+            raise UsageError(f"{name} is {value!r}, but it has to be a number of at least 0")
     return None if rtol is None and atol is None else Tolerance(rtol or 0.0, atol or 0.0)
 
 

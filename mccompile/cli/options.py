@@ -191,12 +191,13 @@ def read_for_options() -> list[Path]:
 def _constant(text: str, param: click.Parameter) -> Any:
     """A number, true or false, the array in a file, none, or else the name of a dim."""
     if text.endswith(_ARRAY):
-        import numpy as np
+        from mccompile.ir.errors import CompileError
+        from mccompile.ir.files import read_inputs
 
         try:
-            return np.load(text, allow_pickle=False)
-        except (OSError, ValueError) as e:
-            raise click.BadParameter(f"{text} cannot be read: {e}", param=param) from e
+            return read_inputs(Path(text))
+        except CompileError as e:
+            raise click.BadParameter(f"{text} cannot be read: {e.rule}", param=param) from e
     if text.lower() == "none":
         return None
     if text.lower() in ("true", "false"):

@@ -41,13 +41,13 @@ def quantize(
 ) -> None:  # fmt: skip
     """Quantise MODEL after training, by onnxruntime.quantization, and say what that costs on the data."""
     from mccompile.cli.watch import Progress
-    from mccompile.ir.files import read_arrays
+    from mccompile.ir.files import read_inputs
     from mccompile.quantize.quantize import Settings
     from mccompile.quantize.quantize import quantize as run
 
     settings = Settings(method, activations, not per_tensor, exclude)
     with Progress.of("quantize", quiet or as_json):
-        result = run(model, read_arrays(data), out, settings)
+        result = run(model, read_inputs(data), out, settings)
     if as_json:
         click.echo(json.dumps(result.to_json(worst), indent=1))
     elif not quiet:

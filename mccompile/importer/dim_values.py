@@ -48,6 +48,8 @@ class Formula:
     text: str
 
 
+_MOST = 2**63 - 1
+
 Said = int | Span | Several | Formula
 
 
@@ -57,10 +59,10 @@ def read(value: object, what: str, name: str = "") -> Said:
     UsageError for what is no value, a range that is empty, or does not begin and end at multiples of its step.
     """
     if hasattr(value, "__index__") and not isinstance(value, bool) and (number := operator.index(value)) >= 0:
-        return number
+        return _extent(number, what)
     text = value.strip() if isinstance(value, str) else ""
     if text.isdecimal():
-        return int(text)
+        return _extent(int(text), what)
     ends = re.fullmatch(r"(\d*)\s*\.\.\s*(\d*)\s*(?::\s*(\d+))?", text)
     if ends and not name:
         raise UsageError(f"{what}: only a dim with a name may be a range",
@@ -77,13 +79,20 @@ def read(value: object, what: str, name: str = "") -> Said:
     )
 
 
+def _extent(number: int, what: str) -> int:
+    """A number that is an extent. UsageError for one that ONNX cannot say."""
+    if number > _MOST:
+        raise UsageError(f"{what} is {number}, but no extent is above {_MOST}")
+    return number
+
+
 def _span(ends: re.Match[str], what: str, name: str) -> Span:
     value = ends[0]
     if not ends[2]:
         raise UsageError(f"{what}: memory is planned for the largest extent, which {value!r} leaves open",
                          hint=f"say where it ends: --dim {name}={ends[1] or 1}..1024")  # fmt: skip
     step = int(ends[3] or 1)
-    low, high = int(ends[1] or step), int(ends[2])
+    low, high = int(ends[1] or step), _extent(int(ends[2]), what)
     if low > high:
         raise UsageError(f"{what}: the range {value!r} is empty")
     if step < 1 or low % step or high % step:
@@ -100,7 +109,7 @@ def _several(text: str, name: str) -> Several:
             f"dim {name!r} has to be different whole numbers of at least 1, not {text!r}",
             hint=f"say for example --dim {name}=16,64,128",
         )
-    return Several(tuple(sorted(map(int, parts))))
+    return Several(tuple(sorted(_extent(int(part), f"dim {name!r}") for part in parts)))
 
 
 def extent_of(said: int | Span | Several, word: str) -> int:

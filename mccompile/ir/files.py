@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import re
+import tokenize
 import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeAlias
@@ -102,6 +104,12 @@ def _write_arrays(path: Path, data: Mapping[str, Array]) -> None:
                 np.lib.format.write_array(entry, np.asanyarray(array), allow_pickle=False)
 
 
+_UNREADABLE = (
+    OSError, ValueError, EOFError, KeyError, SyntaxError, RuntimeError, tokenize.TokenError,
+    zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
+"""What numpy and the parts of Python that it asks raise for files that are damaged, or no arrays."""
+
 _TEXT = "; arrays of text have to be array.astype(str)"
 
 
@@ -110,11 +118,12 @@ def read_arrays(path: Path) -> dict[str, Array]:
     if not path.exists():
         raise UsageError(f"there is no file '{path}'", code="no-file")
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            if not isinstance(archive, np.lib.npyio.NpzFile):
-                raise ValueError("it holds one array without a name: is it an .npy?")
+        archive = np.load(path, allow_pickle=False)
+        if not isinstance(archive, np.lib.npyio.NpzFile):
+            raise ValueError("it holds one array without a name: is it an .npy?")
+        with archive:
             return {name: archive[name] for name in archive.files}
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as e:
+    except _UNREADABLE as e:
         hint = f"an .npz is written with numpy.savez{_TEXT}"
         raise CompileError(f"the arrays cannot be read: {e}", where=str(path), hint=hint) from e
 
@@ -127,7 +136,7 @@ def read_inputs(path: Path) -> dict[str, Array] | Array:
         raise UsageError(f"there is no file '{path}'", code="no-file")
     try:
         return np.asarray(np.load(path, allow_pickle=False))
-    except (OSError, ValueError, EOFError) as e:
+    except _UNREADABLE as e:
         hint = f"an .npy is written with numpy.save{_TEXT}"
         raise CompileError(f"the array cannot be read: {e}", where=str(path), hint=hint) from e
 

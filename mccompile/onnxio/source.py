@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     ModelLike: TypeAlias = str | PathLike[str] | bytes | onnx.ModelProto
 
 UNNAMED = "network"
+_MOST = 100
+"""Letters of a file's name."""
 """The name of a model that has none."""
 
 
@@ -46,7 +48,8 @@ def as_file(model: ModelLike, name: str = "") -> Iterator[Path]:
             hint="of a network of PyTorch one is made by torch.onnx.export",
         )
     with tempfile.TemporaryDirectory(prefix="mccompile-model-") as folder:
-        path = Path(folder) / f"{name or UNNAMED}.onnx"
+        own = re.sub(r"\W+", "_", name)[:_MOST]  # it may be none that a file can have, which is found out later
+        path = Path(folder) / f"{own or UNNAMED}.onnx"
         path.write_bytes(data)
         yield path
 

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from mccompile._dataclass import dataclass
+from mccompile.check.compare import json_number
 from mccompile.codegen.names import label
 from mccompile.ir.errors import CompileError, UsageError
 from mccompile.ir.whole import written_whole
@@ -36,7 +37,7 @@ from mccompile.onnxio import (
 )
 from mccompile.quantize.accuracy import Layer, Run, compare, layers, paired
 from mccompile.run.noise import Noise, decibels
-from mccompile.run.samples import Array, Sample, cut, require_finite
+from mccompile.run.samples import Array, Sample, cut, named_arrays, require_finite
 
 METHODS = {"minmax": "MinMax", "entropy": "Entropy", "percentile": "Percentile"}
 """How ranges of activations are found, and what onnxruntime calls it."""
@@ -83,7 +84,11 @@ class Quantised:
     def to_json(self, worst: int) -> dict[str, Any]:
         """Everything, as plain data; of the layers so many."""
         outputs = {
-            name: {"max_abs_diff": n.largest, "snr_db": decibels(n.relative), "argmax_agreement": n.agreement}
+            name: {
+                "max_abs_diff": json_number(n.largest),
+                "snr_db": decibels(n.relative),
+                "argmax_agreement": n.agreement,
+            }
             for name, n in self.outputs.items()
         }
         rows = [
@@ -140,11 +145,11 @@ def _nodes(layer: Layer) -> str:
     return " + ".join(f"{label(name)} ({op})" for name, op in layer.nodes)
 
 
-def quantize(model: Path, arrays: Mapping[str, Array], out: Path, settings: Settings) -> Quantised:
+def quantize(model: Path, data: Mapping[str, Array] | Array, out: Path, settings: Settings) -> Quantised:
     """Quantise a model file with data and write the result.
 
     Args:
-        arrays: samples by input name (`samples.cut` says how); a hundred are usual.
+        data: samples by input name, or those of the only input (`samples.cut` says how); a hundred are usual.
         out: the .onnx file to write; it is written completely or not at all.
 
     Raises:
@@ -156,19 +161,21 @@ def quantize(model: Path, arrays: Mapping[str, Array], out: Path, settings: Sett
     _require_float(read)
     excluded = _excluded(read.graph, settings.exclude)
     weights = read.graph.initializers
+    inputs = [v for v in read.graph.inputs if v.name not in weights]
+    arrays = named_arrays(data, inputs)
     require_finite(arrays)
-    samples = cut(arrays, [v for v in read.graph.inputs if v.name not in weights], batch=1)
+    samples = cut(arrays, inputs, batch=1)
     with tempfile.TemporaryDirectory(prefix="mccompile-") as folder:
         plain, prepared, made = (Path(folder, f"{name}.onnx") for name in ("plain", "prepared", "quantised"))
-        data, opset = lifted(model, OPSET)
+        newer, opset = lifted(model, OPSET)
         notes = [f"opset {opset} was converted to {OPSET}"] if opset < OPSET else []
         if len(samples) < FEW:
             notes.append(f"{len(samples)} sample{'s' * (len(samples) > 1)} may not show the ranges of activations")
-        wide = widened(data)
+        wide = widened(newer)
         if wide is not None:
             notes.append("what the network stores in f16 was widened to f32 first")
             samples = [{name: _widened(array) for name, array in sample.items()} for sample in samples]
-        plain.write_bytes(data if wide is None else wide)
+        plain.write_bytes(newer if wide is None else wide)
         held = _held(plain, read.graph, excluded)
         plain.write_bytes(extract_with_outputs(plain, held))
         with _quiet(tools) as complaints:

@@ -7,6 +7,7 @@ Commands answer ``--help`` at once, so nothing here imports more than the standa
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
@@ -392,7 +393,8 @@ def size_of(text: str) -> int | None:
     (1536, None)
     """
     m = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMG]?)(?:i?B)?", text.strip(), re.IGNORECASE)
-    return None if m is None else int(float(m[1]) * _UNITS[m[2].upper()])
+    size = math.inf if m is None else float(m[1]) * _UNITS[m[2].upper()]
+    return None if m is None or math.isinf(size) else int(size)
 
 
 def forms_of(text: str, known: str = rf"{WEIGHTS}|auto") -> dict[str, str] | None:

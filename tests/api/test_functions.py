@@ -50,6 +50,22 @@ def test_a_model_is_a_path_bytes_or_a_proto(proto: onnx.ModelProto, tmp_path: Pa
         mccompile.compile(7, tmp_path / "out")  # type: ignore[arg-type]
 
 
+def test_names_of_models_in_memory_are_no_paths(proto: onnx.ModelProto, tmp_path: Path) -> None:
+    for name in ("a/b", f"../../{tmp_path.name}/leak", "a\0b", "n" * 300):
+        with pytest.raises(mccompile.UsageError):
+            mccompile.compile(proto.SerializeToString(), tmp_path / "out", name=name, dims={"N": 3})
+    assert not list(tmp_path.rglob("*.onnx"))
+
+
+def test_arguments_that_are_no_numbers(proto: onnx.ModelProto) -> None:
+    for wrong in ({"seed": 1.5}, {"seed": -3}, {"rtol": "1e-3"}, {"atol": "x"}):
+        with pytest.raises(mccompile.UsageError, match="it has to be a"):
+            mccompile.check(proto, dims={"N": 3}, **wrong)
+    for rounds in (1.5, "a"):
+        with pytest.raises(mccompile.UsageError, match="it has to be a whole number"):
+            mccompile.bench(proto, dims={"N": 3}, rounds=rounds)  # type: ignore[arg-type]
+
+
 def test_results_are_one_line(proto: onnx.ModelProto, network: Network, tmp_path: Path) -> None:
     made = mccompile.compile(proto, tmp_path, target="generic", dims={"N": 3})
     found = mccompile.inspect(proto, target="generic", dims={"N": "3"})

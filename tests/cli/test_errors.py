@@ -10,6 +10,7 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
@@ -236,6 +237,11 @@ USAGE: dict[str, tuple[list[str], str]] = {
     "no operator": (["ops", "Covn"], "was Conv"),
     "labels": (["check", "small.onnx", "--labels", "x.npy"], "there is no file"),
     "tolerance": (["check", "small.onnx", "--rtol", "-1"], "rtol is -1"),
+    "seed": (["check", "small.onnx", "--seed", "-1"], "seed is -1"),
+    "large extent": (["small.onnx", "-o", "out", "--dim", f"n={9**30}"], "no extent is above"),
+    "large range": (["small.onnx", "-o", "out", "--dim", f"n=1..{9**30}"], "no extent is above"),
+    "large choice": (["small.onnx", "-o", "out", "--dim", f"n=1,{9**30}"], "no extent is above"),
+    "large ram": (["small.onnx", "-o", "out", "--ram", "9" * 400], "is no size"),
     "two checks": (["check", "small.onnx", "small.onnx", "--inputs", "x.npz"], "are of one model"),
 }
 
@@ -248,6 +254,41 @@ def test_wrong_usage(run: Run, model: Path, monkeypatch: pytest.MonkeyPatch, cas
     assert result.exit_code == 2
     clear(result.stderr, expected)
     assert [p.name for p in model.parent.iterdir()] == ["small.onnx"]
+
+
+DAMAGED = {
+    "empty": b"",
+    "header": b"\x93NUMPY\x01\x00\x10\x00{garbage 12345678",
+    "archive": b"PK\x03\x04garbage",
+}
+
+
+@pytest.mark.parametrize("suffix", ["npy", "npz"])
+@pytest.mark.parametrize("case", DAMAGED)
+def test_damaged_arrays(run: Run, model: Path, case: str, suffix: str) -> None:
+    path = model.with_name(f"x.{suffix}")
+    path.write_bytes(DAMAGED[case])
+    done = run("check", model, "--inputs", path)
+    assert done.exit_code == 1
+    clear(done.stderr, "cannot be read")
+    if suffix == "npy":
+        done = run(model, "-o", model.with_name("out"), "--constant", f"x={path}")
+        assert done.exit_code == 2
+        clear(done.stderr, "cannot be read")
+
+
+def test_an_archive_whose_data_is_damaged_and_an_array_of_another_suffix(run: Run, model: Path) -> None:
+    path = model.with_name("x.npz")
+    np.savez_compressed(path, x=np.arange(4096, dtype=np.float32))
+    data = bytearray(path.read_bytes())
+    data[200:260] = bytes(60)
+    path.write_bytes(data)
+    for _ in range(2):
+        done = run("check", model, "--inputs", path)
+        assert done.exit_code == 1
+        clear(done.stderr, "the arrays cannot be read")
+        np.save(path.with_suffix(".npy"), np.ones(4))
+        path.with_suffix(".npy").rename(path)
 
 
 def test_an_open_range_is_refused_clearly(run: Run, tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ from onnx import helper, numpy_helper
 
 from mccompile.ir.errors import UsageError
 from mccompile.onnxio import OnnxValue, read_model
-from mccompile.quantize.quantize import QUANTISED
+from mccompile.quantize.quantize import QUANTISED, Quantised, Settings
+from mccompile.run.noise import Noise
 from mccompile.run.samples import cut
 from tests._skips import REPOSITORY, needs_shared
 from tests.cli.conftest import Run, floats, run, save, spawn  # noqa: F401  # `run` is a fixture
@@ -345,6 +346,21 @@ def test_weights_in_files_of_their_own_count(tmp_path: Path, run: Run) -> None: 
     done = run("quantize", tmp_path / "e.onnx", "--data", tmp_path / "d.npz", "-o", tmp_path / "q.onnx", "--json")
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["bytes"]["float"] > (tmp_path / "e.onnx").stat().st_size
+
+
+def test_the_data_of_the_only_input_needs_no_name(data: Path, tmp_path: Path, run: Run) -> None:  # noqa: F811
+    np.save(tmp_path / "x.npy", np.load(data)["image"][:12])
+    out = tmp_path / "q.onnx"
+    done = run("quantize", DIGITS / "digits.onnx", "--data", tmp_path / "x.npy", "-o", out, "--json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["samples"] == 12
+
+
+def test_an_infinite_difference_is_text_in_json() -> None:
+    noise = Noise()
+    noise.add(np.ones(2, np.float32), np.array([1, np.inf], np.float32))
+    made = Quantised("q.onnx", Settings(), 1, 8, 8, {"y": noise}, [], ())
+    assert json.loads(json.dumps(made.to_json(1), allow_nan=False))["outputs"]["y"]["max_abs_diff"] == "inf"
 
 
 def test_what_is_no_tensor_has_no_data() -> None:
