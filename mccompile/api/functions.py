@@ -48,8 +48,15 @@ def compile(model: ModelLike, out_dir: str | PathLike[str], **options: Unpack[Co
         from mccompile import driver
         from mccompile.check.data import inputs_of
         from mccompile.check.golden import GoldenFolder
+        from mccompile.codegen.folder import require_writable
+        from mccompile.ir.errors import UsageError
         from mccompile.report.limits import require_fit
 
+        if more["inputs"] is not None and more["golden"] is None:
+            raise UsageError("--inputs is of use only with --golden")
+        for folder in (out_dir, more["golden"]):
+            if folder is not None:
+                require_writable(Path(folder))
         tests = GoldenFolder(more["golden"], Path(out_dir))
 
         def extra(c: Compilation) -> dict[str, bytes]:
@@ -174,7 +181,7 @@ def _read(
     with python_words():
         options, more = read(function, groups, given)
         with as_file(model, options.name) as path, limited(options.limits):
-            if "auto" in (*options.weights.values(), *options.precision.values()):
+            if "data" in more and "auto" in (*options.weights.values(), *options.precision.values()):
                 from mccompile.check.narrowing import apply as narrow
 
                 options = narrow(options, [path], more["data"], more["max_error"])

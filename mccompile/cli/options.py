@@ -408,8 +408,8 @@ def make_options(
     options = Options(**{name: value for name, value in given.items() if name not in MORE})
     click.get_current_context().with_resource(limited(options.limits))  # until the command ends
     require_kernels(options.kernels)
-    if "auto" in (*options.weights.values(), *options.precision.values()):
-        options = _narrowed(options, models, given.get("data"), given.get("max_error"))
+    if "data" in given and "auto" in (*options.weights.values(), *options.precision.values()):
+        options = _narrowed(options, models, given["data"], given["max_error"])
     tune, tuning = given.get("tune", False), given.get("tuning")
     if not tune and tuning is None:
         return options

@@ -53,7 +53,11 @@ def blob_of(out_dir: Path, report: Mapping[str, Any]) -> bytes:
     """The blob of a network: a file, or a part of the file that holds those of all targets."""
     place = report.get("blob")
     if place is None:
-        return _read(out_dir / f"{report['model']['name']}.mcb")
+        path = out_dir / f"{report['model']['name']}.mcb"
+        if not path.exists() and any("/" in file for file in report.get("files", ())):
+            raise UsageError(f"{out_dir} is a package of C files, whose weights are among them",
+                             hint="what is to be loaded is compiled without --package")  # fmt: skip
+        return _read(path)
     return _read(out_dir / place["file"])[place["offset"] : place["offset"] + place["bytes"]]
 
 

@@ -172,6 +172,26 @@ def test_golden_tests_are_written(proto: onnx.ModelProto, tmp_path: Path) -> Non
     assert [p.name for p in (tmp_path / "golden").iterdir()] == ["test_cell.c"]
 
 
+def test_golden_tests_that_cannot_be_leave_nothing(proto: onnx.ModelProto, tmp_path: Path) -> None:
+    with pytest.raises(mccompile.CompileError, match="cannot write to"):
+        mccompile.compile(proto, tmp_path / "out", target="generic", dims={"N": 3}, golden="/proc/none")
+    with pytest.raises(mccompile.UsageError, match="inputs is of use only with golden"):
+        mccompile.compile(proto, tmp_path / "out", target="generic", dims={"N": 3}, inputs={"x": X, "h": H})
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_package_is_not_loaded(proto: onnx.ModelProto, tmp_path: Path) -> None:
+    mccompile.compile(proto, tmp_path, dims={"N": 3}, package="zephyr")
+    with pytest.raises(mccompile.UsageError, match="is a package of C files"):
+        mccompile.load(tmp_path)
+
+
+@pytest.mark.parametrize("option", ["weights", "precision"])
+def test_inspect_finds_no_forms(option: str, proto: onnx.ModelProto) -> None:
+    with pytest.raises(mccompile.UsageError, match="auto' is for compile, check and bench"):
+        mccompile.inspect(proto, dims={"N": 3}, **{option: "auto"})  # type: ignore[arg-type]
+
+
 HINTS = {
     "pass --dim seq=N": "pass dims={'seq': N}",
     "say --dim n=1..8 or 3": "say dims={'n': '1..8'} or 3",
