@@ -154,6 +154,17 @@ def test_expected_outputs_of_many_samples_and_tolerances(scores: Path) -> None:
         mccompile.check(scores, target="generic", inputs=x, expect=good[:5])
 
 
+@pytest.mark.parametrize("rows", [2, 4])
+def test_a_golden_test_has_the_largest_extents(
+    rows: int, scores: Path, run: Run, tmp_path: Path  # noqa: F811
+) -> None:
+    np.save(tmp_path / "x.npy", np.ones((rows, 4), np.float32))
+    words = ["--target", "generic", "--dim", "N=1..4", "--golden", "--inputs", tmp_path / "x.npy"]
+    done = run("check", scores, *words)
+    assert done.exit_code == 0, done.output
+    assert ("the golden test has random inputs" in done.stdout) == (rows < 4)
+
+
 def test_several_models_and_junit(scores: Path, model: Path, tmp_path: Path, run: Run) -> None:  # noqa: F811
     words = ["check", scores, model, "--target", "generic", "--dim", "seq=3"]
     done = run(*words, "--junit", tmp_path / "a.xml", "-q")
