@@ -43,7 +43,8 @@ MAX_ELEMENTS = 2**31 - 1
 
 @dataclass
 class Lowered:
-    """A kernel module, and the choice made for each node, by result name."""
+    """A kernel module, and the choice made for each node, by result name; of nodes of one name, as graphs for several
+    extents have, that of the dearest."""
 
     module: KernelModule
     choices: dict[str, Choice] = field(default_factory=dict)
@@ -386,7 +387,12 @@ def lower(
     _require_inside(builder.steps)
     builder.module.body = Block(tuple(builder.steps))
     builder.module.verify()
-    return Lowered(builder.module, {n.results[0].name: c for of in chosen.values() for n, c in of.items()})
+    dearest: dict[str, Choice] = {}
+    for node, made in ((n, c) for of in chosen.values() for n, c in of.items()):
+        kept = dearest.setdefault(node.results[0].name, made)
+        if made.best.cycles > kept.best.cycles:
+            dearest[node.results[0].name] = made
+    return Lowered(builder.module, dearest)
 
 
 def _require_inside(steps: Sequence[Call | Fill]) -> None:

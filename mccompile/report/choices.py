@@ -33,7 +33,12 @@ def estimate(graph: Graph, made: Mapping[str, Any], macs: int | None, target: Ta
     """The cycles of the longest run by `choices`, and the rate; None without vectors: scalar code has no model."""
     if not target.lanes or not macs:
         return None
-    cycles = max(in_a_run(graph, lambda n: made.get(n.results[0].name, {"cycles": 0})["cycles"]), 1)
+
+    def cycles_of(node: Node) -> int:
+        """A node with graphs inside takes none itself; one of them may have a value of its name."""
+        return 0 if node.regions else int(made.get(node.results[0].name, {"cycles": 0})["cycles"])
+
+    cycles = max(in_a_run(graph, cycles_of), 1)
     in_bytes = any(choice.get("of_peak", 0) is None for choice in made.values())
     return {
         "cycles": cycles,

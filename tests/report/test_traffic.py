@@ -78,3 +78,20 @@ def test_fusion_moves_fewer_bytes() -> None:
     after = traffic(lower(graph, resolve("generic")).module)
     assert after.launches < before.launches
     assert after.bytes <= before.bytes - 4 * 2 * 16
+
+
+def test_of_several_extents_the_largest_count(tmp_path: Path) -> None:
+    """The graph for each of them has values of the same names."""
+    weights = numpy_helper.from_array(np.ones((16, 16), np.float32), "w")
+    x, y = (helper.make_tensor_value_info(n, 1, ["n", 16]) for n in "xy")
+    graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"])], "g", [x], [y], [weights])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, tmp_path / "g.onnx")
+    several, largest = (
+        mccompile.compile(tmp_path / "g.onnx", tmp_path / "o", target="x86-64-v3", dims={"n": n}).report
+        for n in ("8,4,2", 8)
+    )
+    assert several["macs"] == largest["macs"] == 8 * 16 * 16
+    assert several["traffic"]["written_bytes"] < 1.5 * largest["traffic"]["written_bytes"]
+    choosing = several["estimate"]["cycles"] - largest["estimate"]["cycles"]
+    assert 0 < choosing < 10
