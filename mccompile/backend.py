@@ -9,7 +9,7 @@ The only module beside `onnxio` that imports `onnx`: the interface is made of it
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +64,7 @@ class CompiledModel(BackendRep):
         """
         if isinstance(inputs, Mapping):
             inputs = [inputs.get(name) for name in self.input_names]
-        elif isinstance(inputs, np.ndarray | np.generic):
+        elif isinstance(inputs, np.ndarray) or not isinstance(inputs, Iterable):
             inputs = [inputs]
         ports = spread(self.input_names, list(inputs))
         text_bytes = self._options.get("string_bytes", TEXT_BYTES)

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 from mccompile.ir.errors import CompileError
 from mccompile.onnxio import OnnxGraph, OnnxNode, OnnxValue
@@ -17,13 +17,14 @@ def spread_inputs(graph: OnnxGraph, shapes: Mapping[str, Sequence[int | str]]) -
 
     CompileError for sequences and optional inputs of which nothing is stated.
     """
+    taken = {value.name for value in graph.inputs}
     inputs: list[OnnxValue] = []
     nodes: list[OnnxNode] = []
     for value in graph.inputs:
         if value.dtype not in ("sequence", "optional") or not value.of:
             inputs.append(value)
             continue
-        items = _items(value, shapes)
+        items = _items(value, shapes, taken)
         if items:
             names = tuple(item.name for item in items)
             nodes.append(OnnxNode("SequenceConstruct", names, (value.name,), name=f"{value.name}/items"))
@@ -31,13 +32,17 @@ def spread_inputs(graph: OnnxGraph, shapes: Mapping[str, Sequence[int | str]]) -
         elif value.dtype == "optional" and value.name in shapes:
             inputs.append(OnnxValue(value.name, value.of))
         else:
-            raise _unknown(value)
+            raise _unknown(value, taken)
     return dataclasses.replace(graph, inputs=inputs, nodes=[*nodes, *graph.nodes])
 
 
-def _unknown(value: OnnxValue) -> CompileError:
-    """What to say of an input of which nothing is stated."""
-    ways = [f"--input-shape {value.name}_0=N,... for each tensor of a sequence"]
+def _unknown(value: OnnxValue, taken: Container[str]) -> CompileError:
+    """What to say of an input of which nothing is stated, where inputs have these names."""
+    first = f"{value.name}_0"
+    ways = [f"--input-shape {first}=N,... for each tensor of a sequence"]
+    if first in taken and (value.dtype == "sequence" or value.of.startswith("sequence ")):
+        rule = f"the first tensor of input {value.name!r} would be called {first!r}, as another input is"
+        return CompileError(rule, hint="give one of them another name")
     if value.dtype == "optional":
         ways.append(f"--input-shape {value.name}=N,... for one tensor")
         ways.append(f"--constant {value.name}=none where it is absent")
@@ -47,9 +52,9 @@ def _unknown(value: OnnxValue) -> CompileError:
     )
 
 
-def _items(value: OnnxValue, shapes: Mapping[str, Sequence[int | str]]) -> list[OnnxValue]:
-    """The tensors of a sequence that shapes are stated for, from the first on."""
+def _items(value: OnnxValue, shapes: Mapping[str, Sequence[int | str]], taken: Container[str]) -> list[OnnxValue]:
+    """The tensors of a sequence that shapes are stated for, from the first on; inputs have the names ``taken``."""
     items: list[OnnxValue] = []
-    while (name := f"{value.name}_{len(items)}") in shapes:
+    while (name := f"{value.name}_{len(items)}") in shapes and name not in taken:
         items.append(OnnxValue(name, value.of.removeprefix("sequence ")))
     return items

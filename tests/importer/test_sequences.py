@@ -78,6 +78,21 @@ def test_an_optional_input_may_be_absent(tmp_path: Path) -> None:
         import_graph(path, Options(target="generic", constants={"x": None}))
 
 
+def test_the_tensor_of_a_sequence_cannot_be_called_as_another_input() -> None:
+    text = """<ir_version: 9, opset_import: ["" : 18]>
+        g (seq(float) x, float[n] x_0) => (float[n] y) { i = Constant <value_int = 0> ()
+        a = SequenceAt (x, i)  y = Add (a, x_0) }"""
+    one = np.ones(2, np.float32)
+    with pytest.raises(CompileError, match="the first tensor of input 'x' would be called 'x_0'"):
+        backend.run_model(onnx.parser.parse_model(text), [[one], one], target="generic")
+
+
+def test_a_number_is_an_input() -> None:
+    text = """<ir_version: 9, opset_import: ["" : 18]> g (float x) => (float y) { y = Neg (x) }"""
+    (y,) = backend.run_model(onnx.parser.parse_model(text), np.float32(3), target="generic")
+    assert y == -3
+
+
 IF_OF_SEQUENCES = """<ir_version: 9, opset_import: ["" : 18]>
     either (bool which, float[3] x, float[2] z) => (seq(float) y) {
         y = If (which)
