@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     ModelLike: TypeAlias = str | PathLike[str] | bytes | onnx.ModelProto
 
 UNNAMED = "network"
-_MOST = 100
-"""Letters of a file's name."""
 """The name of a model that has none."""
+MOST_OF_NAME = 100
+"""So many characters of a name are the file's."""
 
 
 @contextmanager
@@ -38,7 +38,7 @@ def as_file(model: ModelLike, name: str = "") -> Iterator[Path]:
         yield Path(model)
         return
     if isinstance(model, onnx.ModelProto):
-        name = name or re.sub(r"\W+", "_", model.graph.name).strip("_")
+        name = name or model.graph.name
         data = _serialised(model)
     elif isinstance(model, bytes | bytearray | memoryview):
         data = bytes(model)
@@ -48,10 +48,16 @@ def as_file(model: ModelLike, name: str = "") -> Iterator[Path]:
             hint="of a network of PyTorch one is made by torch.onnx.export",
         )
     with tempfile.TemporaryDirectory(prefix="mccompile-model-") as folder:
-        own = re.sub(r"\W+", "_", name)[:_MOST]  # it may be none that a file can have, which is found out later
-        path = Path(folder) / f"{own or UNNAMED}.onnx"
+        stem = _stem(name)
+        path = Path(folder) / stem / f"{stem}.onnx"  # a model.onnx is called as its folder is
+        path.parent.mkdir()
         path.write_bytes(data)
         yield path
+
+
+def _stem(name: str) -> str:
+    """What a file may be called on any system, of a name that may have any characters and any length."""
+    return re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_")[:MOST_OF_NAME] or UNNAMED
 
 
 def _serialised(model: onnx.ModelProto) -> bytes:
