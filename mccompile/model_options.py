@@ -17,13 +17,28 @@ from mccompile.passes.analysis.weight_forms import EVERY, named
 from mccompile.search.options import Options
 
 
-def options_of(paths: Sequence[Path], options: Options) -> Iterator[Options]:
-    """The options of each model: those dims, shapes and nodes that it has. UsageError for one that none has."""
+def options_or_errors(paths: Sequence[Path], options: Options) -> list[Options | CompileError]:
+    """As `options_of`, with the error of each model that cannot be read, which may have what no other model has."""
+    errors: dict[int, CompileError] = {}
+    with limited(options.limits):
+        for i, path in enumerate(paths):
+            try:
+                _open_names(path)
+            except CompileError as e:
+                errors[i] = e
+    others = [path for i, path in enumerate(paths) if i not in errors]
+    own = options_of(others, options, alone=not errors)
+    return [errors[i] if i in errors else next(own) for i in range(len(paths))]
+
+
+def options_of(paths: Sequence[Path], options: Options, alone: bool = True) -> Iterator[Options]:
+    """The options of each model: those dims, shapes and nodes that it has. UsageError for one that none has, if there
+    are no other models (``alone``)."""
     with limited(options.limits):
         known = [_with_given(_open_names(p), options) for p in paths]
     for what, given in _by_name(options):
         strange = [n for n in given if not any(n in names for names in known)]
-        if strange:
+        if strange and alone:
             raise UsageError(f"no model has {'a' if what == 'dim' else 'an'} {what} {strange[0]!r}")
     own = [
         replace(
@@ -36,16 +51,16 @@ def options_of(paths: Sequence[Path], options: Options) -> Iterator[Options]:
         )
         for names in known
     ]
-    if options.bounds and len(paths) > 1:
-        own = list(_with_own_bounds(paths, own))
-    yield from _with_own_nodes(paths, own) if {*options.weights, *options.precision} - {EVERY} else own
+    if options.bounds and (len(paths) > 1 or not alone):
+        own = list(_with_own_bounds(paths, own, alone))
+    yield from _with_own_nodes(paths, own, alone) if {*options.weights, *options.precision} - {EVERY} else own
 
 
-def _with_own_nodes(paths: Sequence[Path], given: Sequence[Options]) -> Iterator[Options]:
+def _with_own_nodes(paths: Sequence[Path], given: Sequence[Options], alone: bool) -> Iterator[Options]:
     """The options with those of ``--weights`` and ``--precision`` that each model has a node for. UsageError for a
-    node that none has."""
+    node that none has, if there are no other models."""
     nodes = [_importable(p, o) for p, o in zip(paths, given, strict=True)]
-    if all(of_one is not None for of_one in nodes):
+    if alone and all(of_one is not None for of_one in nodes):
         require_named([n for of_one in nodes for n in of_one or ()], [*given[0].weights, *given[0].precision])
     for of_one, o in zip(nodes, given, strict=True):
         if of_one is None:
@@ -54,11 +69,12 @@ def _with_own_nodes(paths: Sequence[Path], given: Sequence[Options]) -> Iterator
             yield replace(o, weights=_own(o.weights, of_one), precision=_own(o.precision, of_one))
 
 
-def _with_own_bounds(paths: Sequence[Path], given: Sequence[Options]) -> Iterator[Options]:
-    """The options with those bounds that each model has something for. UsageError for one that none has."""
+def _with_own_bounds(paths: Sequence[Path], given: Sequence[Options], alone: bool) -> Iterator[Options]:
+    """The options with those bounds that each model has something for. UsageError for one that none has, if there are
+    no other models."""
     kept = [_own_bounds(path, options) for path, options in zip(paths, given, strict=True)]
-    strange = [n for n in given[0].bounds if not any(n in names for names in kept)]
-    if strange:
+    strange = [n for n in given[0].bounds if not any(n in names for names in kept)] if given else []
+    if strange and alone:
         raise UsageError(f"no model has a loop or an extent {strange[0]!r}, of which a bound is said")
     for options, bounds in zip(given, kept, strict=True):
         yield replace(options, bounds=bounds)

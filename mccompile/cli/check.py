@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +13,6 @@ from mccompile.search.options import DEBUGGING
 
 if TYPE_CHECKING:
     from mccompile.check.junit import Outcome
-    from mccompile.driver import Options
-    from mccompile.ir.errors import CompileError
 
 DATA = "Data"
 
@@ -73,7 +70,7 @@ def check(
     from mccompile.cli.watch import Progress
     from mccompile.ir.errors import CompileError, UsageError
     from mccompile.ir.files import read_inputs
-    from mccompile.model_options import options_of
+    from mccompile.model_options import options_or_errors
     from mccompile.report.figures import require_suffixes, write_results
     from mccompile.targets.target import resolve, runs_here
 
@@ -89,52 +86,33 @@ def check(
             for name, path in (("inputs", inputs), ("expect", expect), ("labels", labels))}  # fmt: skip
     tolerance = tolerance_of(rtol, atol)
     found: list[Outcome] = []
-    alone = len(models) == 1 and junit is None
-    unread = {} if len(models) == 1 else _unreadable(models, options)
-    read = [path for path in models if path not in unread]
-    own_options = dict(zip(read, [options] if len(models) == 1 else options_of(read, options), strict=True))
-    for model in models:
-        try:
-            if model in unread:
-                raise unread[model]
-            own = own_options[model]
-            result = run(
-                model, own, inputs=data["inputs"], expect=data["expect"], labels=data["labels"], tolerance=tolerance,
-                per_layer=per_layer or (bool(reports) and runs_here(resolve(own.target).name)), golden=golden,
-                seed=seed, with_code=bool(reports), max_error=given["max_error"],
-            )  # fmt: skip
-        except CompileError as e:
-            if alone:
-                raise
-            found.append(Outcome(str(model), None, e))
-        else:
-            found.append(Outcome(str(model), result))
-            write_results(reports, check=result)
-        if not as_json:
-            _say(found[-1], quiet, profile)
-    if junit is not None:
-        _write(junit, found)
+    own_options = [options] if len(models) == 1 else options_or_errors(models, options)
+    try:
+        for model, own in zip(models, own_options, strict=True):
+            try:
+                if isinstance(own, CompileError):
+                    raise own
+                each_layer = per_layer or (bool(reports) and runs_here(resolve(own.target).name))
+                result = run(
+                    model, own, inputs=data["inputs"], expect=data["expect"], labels=data["labels"],
+                    tolerance=tolerance, per_layer=each_layer, golden=golden, seed=seed, with_code=bool(reports),
+                    max_error=given["max_error"],
+                )  # fmt: skip
+            except CompileError as e:
+                if len(models) == 1 and junit is None:
+                    raise
+                found.append(Outcome(str(model), None, e))
+            else:
+                found.append(Outcome(str(model), result))
+                write_results(reports, check=result)
+            if not as_json:
+                _say(found[-1], quiet, profile)
+    finally:  # what was found is told also where something ends the command
+        if junit is not None and found:
+            _write(junit, found)
     if as_json:
         click.echo(json.dumps(_data(found), indent=1))
     return max(_exit_code(one) for one in found)
-
-
-def _unreadable(models: Sequence[Path], options: Options) -> dict[Path, CompileError]:
-    """The models that are none, or are not there, and why: the others are checked all the same."""
-    from mccompile.ir.errors import CompileError
-    from mccompile.ir.files import SUFFIX
-    from mccompile.ir.limits import limited
-    from mccompile.onnxio import read_model
-
-    found: dict[Path, CompileError] = {}
-    for path in models:
-        try:
-            with limited(options.limits):
-                if path.suffix != SUFFIX:
-                    read_model(path)
-        except CompileError as e:
-            found[path] = e
-    return found
 
 
 def _require_board(target: str, profile: bool) -> None:
@@ -158,10 +136,9 @@ def _say(one: Outcome, quiet: bool, profile: bool) -> None:
 
 def _exit_code(one: Outcome) -> int:
     """What cannot be compiled is worse than nothing, what is wrong is worse still."""
-    from mccompile.ir.errors import UsageError
-
     if one.result is None:
-        return 2 if isinstance(one.error, UsageError) else 1
+        assert one.error is not None
+        return one.error.exit_code
     return 0 if one.result.ok else o.CHECK_FAILED
 
 

@@ -196,6 +196,15 @@ def test_a_model_that_is_none_does_not_end_the_others(scores: Path, tmp_path: Pa
     assert run("check", scores, "--target", "nothing", "--junit", xml).exit_code == 2
 
 
+def test_what_another_model_may_have_is_no_mistake(scores: Path, tmp_path: Path, run: Run) -> None:  # noqa: F811
+    (tmp_path / "bad.onnx").write_bytes(b"no model")
+    words = ["--target", "generic", "--dim", "other=3", "-q"]
+    assert run("check", tmp_path / "bad.onnx", scores, *words).exit_code == 1
+    done = run("check", scores, scores, *words)
+    assert done.exit_code == 2
+    assert "no model has a dim 'other'" in done.stderr
+
+
 def test_a_wrong_result_is_a_failure_in_junit(scores: Path, tmp_path: Path, run: Run) -> None:  # noqa: F811
     np.savez(tmp_path / "x.npz", x=np.ones((1, 4), np.float32))
     np.savez(tmp_path / "y.npz", y=np.zeros((1, 3), np.float32))
