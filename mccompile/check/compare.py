@@ -17,7 +17,7 @@ import numpy as np
 
 from mccompile._dataclass import dataclass
 from mccompile.ir.errors import UsageError
-from mccompile.run.noise import distance
+from mccompile.run.noise import distance, json_number
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -175,11 +175,6 @@ class Comparison:
             "got": json_number(self.got),
             "want": json_number(self.want),
         }
-
-
-def json_number(value: float) -> float | str:
-    """``value``, or the text of what JSON cannot say: nan, inf, -inf."""
-    return value if np.isfinite(value) else str(value)
 
 
 def compare(

@@ -22,12 +22,11 @@ import numpy as np
 
 from mccompile import driver
 from mccompile._dataclass import dataclass
-from mccompile.check.compare import json_number
 from mccompile.driver import Compilation
 from mccompile.interface.tensors import Interface
 from mccompile.ir.graph import Graph
 from mccompile.ir.small_floats import bf16_values
-from mccompile.run.noise import Noise
+from mccompile.run.noise import Noise, json_number
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

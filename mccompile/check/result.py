@@ -7,13 +7,13 @@ from dataclasses import field
 from typing import Any
 
 from mccompile._dataclass import dataclass
-from mccompile.check.compare import Comparison, json_number
+from mccompile.check.compare import Comparison
 from mccompile.check.precision import Precision
 from mccompile.check.ties import Ties
 from mccompile.check.trace import Trace
 from mccompile.run.code import Code
 from mccompile.run.measure import Measured
-from mccompile.run.noise import decibels
+from mccompile.run.noise import decibels, json_number
 from mccompile.run.stack import Stack
 
 MAX_SHOWN = 6

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mccompile._dataclass import dataclass
-from mccompile.check.compare import Comparison, compare, json_number
+from mccompile.check.compare import Comparison, compare
 from mccompile.check.factors import Factors
 from mccompile.check.reference import Expected
 from mccompile.ir.names import own_names
@@ -18,6 +18,7 @@ from mccompile.ir.types import DTYPES
 from mccompile.run.library import Hooks
 from mccompile.run.memory import Array
 from mccompile.run.network import Network
+from mccompile.run.noise import json_number
 
 MAX_NAMES = 100
 """Characters of the names of a step's nodes, in a line."""

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from mccompile._dataclass import dataclass
-from mccompile.check.compare import json_number
 from mccompile.codegen.names import label
 from mccompile.ir.errors import CompileError, UsageError
 from mccompile.ir.whole import written_whole
@@ -36,7 +35,7 @@ from mccompile.onnxio import (
     widened,
 )
 from mccompile.quantize.accuracy import Layer, Run, compare, layers, paired
-from mccompile.run.noise import Noise, decibels
+from mccompile.run.noise import Noise, decibels, json_number
 from mccompile.run.samples import Array, Sample, cut, named_arrays, require_finite
 
 METHODS = {"minmax": "MinMax", "entropy": "Entropy", "percentile": "Percentile"}

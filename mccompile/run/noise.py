@@ -72,3 +72,8 @@ class Noise:
 def decibels(relative: float) -> float | None:
     """Signal to noise; None where it has no number: no noise, or no signal."""
     return -10.0 * math.log10(relative) if 0.0 < relative < math.inf else None
+
+
+def json_number(value: float) -> float | str:
+    """``value``, or the text of what JSON cannot say: nan, inf, -inf."""
+    return value if math.isfinite(value) else str(value)
