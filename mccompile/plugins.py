@@ -111,8 +111,9 @@ def plugins() -> tuple[Plugin, ...]:
     for entry in _entry_points():
         try:
             spec = importlib.util.find_spec(entry.module)
-        except ModuleNotFoundError as e:
-            raise CompileError(f"the plugin {entry.name} names {entry.module}, which is not there: {e}") from e
+        except Exception as e:  # it imports the packages around, of which one may be gone, or raise what it likes
+            why = f"{type(e).__name__}: {e}"
+            raise CompileError(f"the plugin {entry.name} names {entry.module}, which is not there: {why}") from e
         if spec is None or not spec.submodule_search_locations:
             raise CompileError(f"the plugin {entry.name} names {entry.module}, which is no package")
         found[entry.name] = Plugin(entry.name, Path(spec.submodule_search_locations[0]), entry.module)

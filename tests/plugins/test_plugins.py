@@ -134,6 +134,16 @@ def test_an_installed_plugin_whose_package_is_gone(monkeypatch: pytest.MonkeyPat
         plugins.plugins()
 
 
+def test_an_installed_plugin_whose_package_raises(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "raises_at_once").mkdir()
+    (tmp_path / "raises_at_once" / "__init__.py").write_text("1 / 0\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(plugins, "_entry_points", lambda: [EntryPoint("bad", "raises_at_once.plugin", plugins.GROUP)])
+    forget()
+    with pytest.raises(CompileError, match="ZeroDivisionError"):
+        plugins.plugins()
+
+
 def test_what_is_no_plugin_is_refused(acme: plugins.Plugin, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is no plugin"):
         plugins.add(tmp_path)
