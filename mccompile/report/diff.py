@@ -126,18 +126,29 @@ def differences(before: Report, after: Report) -> list[Difference]:
 
 def _of_project(before: Report, after: Report) -> Difference:
     old_models, new_models = (", ".join(sorted(report["models"])) for report in (before, after))
-    sums = [
-        {
-            "arena": report["project"]["arena_bytes"],
-            "weights": report["project"].get("blob_bytes", sum(m["blob_bytes"] for m in report["models"].values())),
-            "functions": report["project"]["kernels"],
-        }
-        for report in (before, after)
-    ]
+    old, new = (_sums(report) for report in (before, after))
     labels = {key: label for key, label, _ in _figures(next(iter(after["models"].values())))}
-    figures = [Figure(key, labels[key], old, sums[1][key]) for key, old in sums[0].items()]
+    figures = [Figure(key, labels[key], old[key], new[key]) for key in KEYS if key in old and key in new]
     said = (("models", old_models, new_models),) if old_models != new_models else ()
     return Difference(after["project"]["name"], said, tuple(figures), (), (), "", 0)
+
+
+def _sums(report: Report) -> dict[str, float]:
+    """What the models of a project take together; of a network for several targets, of which one runs, no work."""
+    project, models = report["project"], list(report["models"].values())
+    sums: dict[str, float] = {
+        "arena": project["arena_bytes"],
+        "weights": project.get("blob_bytes", sum(m["blob_bytes"] for m in models)),
+        "functions": project["kernels"],
+    }
+    if "choice" in project:
+        return sums
+    each = [{key: figure for key, _, figure in _figures(m)} for m in models]
+    for key in ("macs", "steps", "traffic", "cycles"):
+        known = [figures[key] for figures in each if figures[key] is not None]
+        if len(known) == len(each):
+            sums[key] = sum(f for f in known if f is not None)
+    return sums
 
 
 def _difference(before: Report, after: Report) -> Difference:
