@@ -224,6 +224,12 @@ def _array(port: Port, arrays: Mapping[str, Array], extents: Mapping[str, int], 
             hint="compare with `mccompile check` instead",
         )
     shape = tuple(value(e, extents) for e in port.extents)
+    if what == "input" and port.varies and array.shape != shape and array.ndim == len(shape):
+        raise UsageError(
+            f"input {port.name!r} is {list(array.shape)}, and a golden test has all extents at their bounds: "
+            f"{list(shape)}",
+            hint="give inputs of these shapes, or compare with `mccompile check --inputs`",
+        )
     if array.shape != shape or array.dtype != DTYPES[port.dtype].numpy:
         raise UsageError(f"{what} {port.name!r} is {array.dtype}{list(array.shape)}, not {port.shape_text}")
     return array

@@ -230,6 +230,15 @@ def test_the_program_runs_at_the_largest_extents_whatever_the_seed(tmp_path: Pat
     assert result.ok, result.lines()
 
 
+def test_inputs_below_the_bounds_are_of_no_golden_test(tmp_path: Path) -> None:
+    m = Maker()
+    m.node("Relu", [m.input("x", ["n", 4])], "y")
+    onnx.save(m.model(["y"]), model := tmp_path / "net.onnx")
+    x, options = np.ones((2, 4), np.float32), Options(target="generic", dims={"n": "1..3"})
+    with pytest.raises(UsageError, match=r"is \[2, 4\], and a golden test has all extents at their bounds: \[3, 4\]"):
+        driver.compile(model, tmp_path / "out", options, extra=reference_golden(model, {"x": x}))
+
+
 def test_literals_are_exact() -> None:
     values = np.random.default_rng(0).standard_normal(50).astype(np.float32)
     words = ", ".join(literals(values)).split(", ")
