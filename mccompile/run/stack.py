@@ -88,7 +88,8 @@ class Stack:
         path = " + ".join(f"{name} {own:,}" for name, own in self.path if own)
         more = f" and {len(self.outside) - MOST_NAMED} more" if len(self.outside) > MOST_NAMED else ""
         named = ", ".join(self.outside[:MOST_NAMED])
-        beside = f", and what {named}{more} take" if self.outside else ""
+        verb = "takes" if len(self.outside) == 1 else "take"
+        beside = f", and what {named}{more} {verb}" if self.outside else ""
         return f"stack: at most {self.nbytes:,} bytes ({path}){beside}"
 
 

@@ -184,6 +184,14 @@ def test_a_build_compiles_the_model_and_only_what_changed(generator: str, tmp_pa
     assert (tmp_path / "libnet.a").stat().st_mtime_ns == before
 
 
+def test_a_model_without_a_node_for_a_custom_operator_has_one_c_file(tmp_path: Path) -> None:
+    cmake = needs_tool("cmake")
+    (tmp_path / "digits.onnx").write_bytes(DIGITS.read_bytes())
+    header = REPOSITORY / "tests" / "plugins" / "low_pass.h"
+    configure(tmp_path, f"digits.onnx TARGET generic EMBED OPTIONS --custom-op com.acme:LowPass={header}", cmake)
+    assert "net/net.o" in run(cmake, "--build", ".", "--target", "help", cwd=tmp_path)
+
+
 SEVERAL = (
     "EMBED TARGET generic OPTIONS --split-kernels",
     "EMBED TARGETS x86-64-v2 x86-64-v3",
