@@ -57,6 +57,17 @@ def test_names_of_models_in_memory_are_no_paths(proto: onnx.ModelProto, tmp_path
     assert not list(tmp_path.rglob("*.onnx"))
 
 
+@pytest.mark.parametrize(
+    ("graph", "made"),
+    [("model", "model"), ("a/b", "a_b"), ("größe", "gr_e"), ("n" * 300, "n" * 40), ("図", "network")],
+)
+def test_a_proto_is_called_as_its_graph_is(graph: str, made: str, proto: onnx.ModelProto, tmp_path: Path) -> None:
+    other = onnx.ModelProto()
+    other.CopyFrom(proto)
+    other.graph.name = graph
+    assert mccompile.compile(other, tmp_path, target="generic", dims={"N": 3}).name == made
+
+
 def test_arguments_that_are_no_numbers(proto: onnx.ModelProto) -> None:
     for wrong in ({"seed": 1.5}, {"seed": -3}, {"rtol": "1e-3"}, {"atol": "x"}):
         with pytest.raises(mccompile.UsageError, match="it has to be a"):
