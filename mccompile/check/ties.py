@@ -181,7 +181,7 @@ def judge_layers(
             if turn is not None:
                 want, real, near = (_shaped(a, got, turn) for a in (want, real, near))
                 near |= _near_ties(node, nodes, reals, want, tie, name)
-            part = _part(got, want, moves=v.name not in theirs)
+            part = _part(got, want, v.name not in theirs, real)
             if part is None:
                 continue
             want, real, near = want[part], real[part], moved | near[part]
@@ -309,33 +309,37 @@ def _but_channels(array: Array) -> tuple[int, ...]:
     return (*array.shape[:1], *array.shape[2:])
 
 
-def _part(got: Array, theirs: Array, moves: bool) -> tuple[Any, ...] | None:
+def _part(got: Array, theirs: Array, moves: bool, real: Array | None = None) -> tuple[Any, ...] | None:
     """The index of the part of the reference's tensor that a node computes: all, or the channels that are left of it
     where the others were constant and are gone, in another order if it ``moves`` them. None if neither is so.
 
-    Of ``[[1, 2], [7, 7], [3, 4]]`` the rows that ``[[1, 2], [3, 5]]`` is closest to, in this order, are 0 and 2.
+    Of ``[[1, 2], [7, 7], [3, 4]]`` the rows that ``[[1, 2], [3, 5]]`` is closest to, in this order, are 0 and 2. Of
+    ``[[1], [3], [5]]`` those of ``[[1], [4]]`` are told by what theirs was before it was rounded, if that is known:
+    4.5 became 5, and is 4 as well.
     """
     if got.shape == theirs.shape:
-        return _other_order(got, theirs) if moves and not _close(got, theirs) else ()
+        return _other_order(got, theirs, real) if moves and not _close(got, theirs) else ()
     if got.ndim != theirs.ndim:
         return None
     axes = [a for a in range(got.ndim) if got.shape[a] != theirs.shape[a]]
     if len(axes) != 1 or not 0 < got.shape[axes[0]] < theirs.shape[axes[0]]:
         return None
-    own, all_ = (np.moveaxis(a, axes[0], 0).reshape(a.shape[axes[0]], -1) for a in (got, theirs))
+    own, all_ = (_rows(a, axes[0]) for a in (got, theirs))
+    reals = None if real is None else _rows(real, axes[0])
     gone = len(all_) - len(own)
     # Of row k, skipping d of theirs before it: the differences up to there, and the d of the row before.
     least, before = np.zeros(gone + 1, np.int64), []
     for k, row in enumerate(own):
         reached = np.minimum.accumulate(least)
         before.append(np.maximum.accumulate(np.where(least == reached, np.arange(gone + 1), 0)))
-        least = reached + (all_[k : k + gone + 1] != row).sum(1)
+        some = slice(k, k + gone + 1)
+        least = reached + _distances(row, all_[some], None if reals is None else reals[some])
     d, kept = int(least.argmin()), []
     for k in reversed(range(len(own))):
         kept.append(k + d)
         d = int(before[k][d])
     part: tuple[Any, ...] = (*(slice(None),) * axes[0], np.array(kept[::-1]))
-    return part if not moves or axes[0] != 1 or _close(got, theirs[part]) else _other_order(got, theirs) or part
+    return part if not moves or axes[0] != 1 or _close(got, theirs[part]) else _other_order(got, theirs, real) or part
 
 
 def _close(got: Array, theirs: Array) -> bool:
@@ -343,17 +347,33 @@ def _close(got: Array, theirs: Array) -> bool:
     return int((theirs != got).sum()) * 100 <= got.size
 
 
-def _other_order(got: Array, theirs: Array) -> tuple[Any, ...]:
+def _rows(array: Array, axis: int) -> Array:
+    rows: Array = np.moveaxis(array, axis, 0).reshape(array.shape[axis], -1)
+    return rows
+
+
+def _distances(row: Array, theirs: Array, reals: Array | None) -> Array:
+    """How far a row is from each of theirs: first by what no tie explains, then by what differs at all."""
+    differs = theirs != row
+    found = differs.sum(axis=1, dtype=np.int64)
+    if reals is not None:
+        info = np.iinfo(theirs.dtype)
+        wrong = differs & (np.abs(np.clip(reals, info.min, info.max) - row) > TIE)
+        found += wrong.sum(axis=1) * (row.size + 1)
+    return found
+
+
+def _other_order(got: Array, theirs: Array, real: Array | None = None) -> tuple[Any, ...]:
     """The index by which a tensor has its channels, or those that are left of them, as another one has them: each the
     closest that is free. Nothing where that makes them no more alike."""
     if got.ndim < 2:
         return ()
-    own, left = (np.moveaxis(a, 1, 0).reshape(a.shape[1], -1) for a in (got, theirs))
+    own, left = (_rows(a, 1) for a in (got, theirs))
+    reals = None if real is None else _rows(real, 1)
     free = np.ones(len(left), bool)
     order = np.zeros(len(own), np.int64)
     for k, row in enumerate(own):
-        differing = (left != row).sum(1)
-        order[k] = np.where(free, differing, row.size + 1).argmin()
+        order[k] = np.where(free, _distances(row, left, reals), (row.size + 1) ** 2).argmin()
         free[order[k]] = False
     part = (slice(None), order)
     return part if _close(got, theirs[part]) else ()
@@ -387,7 +407,7 @@ def _counterpart(
         own, near = _with_sign(got, w.dtype.numpy), _near_ties(node, imported, known, theirs[w.name], tie)
         for turn in _turns(theirs[w.name].shape, got.shape):
             other = _shaped(theirs[w.name], got, turn)
-            if (part := _part(own, other, moves=True)) is None:
+            if (part := _part(own, other, True, _shaped(known[w.name], got, turn))) is None:
                 continue
             apart = (other[part] != own) & ~_shaped(near, got, turn)[part]
             differing[w.name, turn] = int(apart.sum())

@@ -198,8 +198,11 @@ def _modulo(node: OnnxNode, x: list[Numbers]) -> Any:
     truncated = bool(node.attrs.get("fmod", 0))
 
     def left(a: int, b: int) -> int:
-        varies_or_truncated = truncated or isinstance(a, Dim) or isinstance(b, Dim)
-        return a - (_divide(a, b) if varies_or_truncated else a // b) * b
+        if truncated:
+            return a - _divide(a, b) * b
+        if varies((a, b)) and b <= 0:
+            raise UndecidedError("what is left by a quotient of an extent and no positive number")
+        return a - a // b * b
 
     return _each(left)(node, x)
 

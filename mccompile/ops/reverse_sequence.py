@@ -13,7 +13,7 @@ from mccompile.ir.dims import require_same
 from mccompile.ir.graph import Value
 from mccompile.ir.op import TypeRuleError
 from mccompile.ir.types import I64, TensorType
-from mccompile.ops.elements import Elements, Whole, all_of
+from mccompile.ops.elements import Elements, all_of
 from mccompile.ops.expand import Expand
 from mccompile.ops.frontend import Import
 from mccompile.ops.gather_nd import GatherND
@@ -98,7 +98,7 @@ def _import_places(n: Import) -> None:
         raise n.error(f"lengths {lengths.type} on axis {batch} do not fit {x.type}")
     if lengths.type.count <= MAX_ELEMENTS and not lengths.type.varies:
         e = Elements(n)
-        e.require(all_of((length.below(0) | Whole.of(x.shape[time]).below(length)).negated()
+        e.require(all_of((length.below(0) | e.extent(x.shape[time]).below(length)).negated()
                          for length in e.of(1, "sequence_lens")))  # fmt: skip
     perm = (batch, time, *(a for a in range(rank) if a not in (batch, time)))
     length = n.reshape(lengths, (x.shape[batch], 1, 1), "lengths")

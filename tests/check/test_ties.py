@@ -290,6 +290,14 @@ def test_the_channels_that_are_left_are_found(axis: int) -> None:
     assert _part(theirs[0], theirs, moves=True) is None
 
 
+def test_a_channel_of_one_element_that_is_a_tie_is_found_by_what_it_was() -> None:
+    """Beside one that is gone, it is as near to that."""
+    got, theirs = np.array([[-28, -32]], np.int8), np.array([[-28, -31, -33]], np.int8)
+    part = _part(got, theirs, True, np.array([[-28.2, -31.0, -32.5]]))
+    assert part is not None
+    assert part[1].tolist() == [0, 2]
+
+
 def test_channels_in_another_order_are_found() -> None:
     """With the few ties that they may differ in; and only where a value may have them so."""
     rng = np.random.default_rng(1)
