@@ -1,7 +1,8 @@
 """`check` of drawn networks, layer by layer: it agrees with the judge of compositions, and gives an answer.
 
 Example: the program of a seed gives what onnxruntime gives, so that ``check --per-layer`` has to say ok, too; that it
-ends with a traceback, or finds fault with the program, is a fault of its own. So is a golden test that is refused.
+ends with a traceback, or finds fault with the program, is a fault of its own. So is a golden test that is refused, or
+an output that is found right though something else is expected.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
+import numpy as np
+
 from mccompile import driver
 from mccompile.check.check import check
 from mccompile.check.golden import reference_golden
@@ -22,6 +25,7 @@ from mccompile.check.reference import Array
 from mccompile.driver import Options
 from mccompile.ir.errors import CompileError, InternalError, UsageError
 from tests.support.compose.definite import Refused
+from tests.support.compose.judge import Arrays
 from tests.support.fuzz.attempt import attempt, expectations
 from tests.support.fuzz.family import Family
 from tests.support.fuzz.further import NOTHING_MORE
@@ -69,6 +73,8 @@ def attack(seed: int) -> Work:
                 golden = r.random() < 0.5
                 found = check(path, options, inputs=given, per_layer=True, golden=golden)
                 refusal = _refusal(path, options, given) if golden and found.ok else ""
+                if given is not None and found.ok and not refusal and r.random() < 0.2:
+                    refusal = _taken(path, options, given, expected[0][0].values, r)
             except InternalError as e:
                 return "internal", f"{setting.label}\n{e}\n{traceback.format_exc(limit=-4)}"
             except (CompileError, UsageError) as e:
@@ -84,6 +90,17 @@ def attack(seed: int) -> Work:
         return ("wrong", text) if verdict.kind == "ok" else ("none", verdict.text)
 
     return work
+
+
+def _taken(path: Path, options: Options, given: Arrays, values: Arrays, r: random.Random) -> str:
+    """What is said where an output that is expected to be nothing like it is found right."""
+    floats = [n for n, a in values.items() if a.dtype in (np.float32, np.float64) and a.size and np.isfinite(a).all()]
+    if not floats:
+        return ""
+    name = r.choice(floats)
+    wrong = values[name] + np.asarray(1 + 9 * np.abs(values[name]).max(), values[name].dtype)
+    found = check(path, options, inputs=given, expect={name: wrong}, per_layer=r.random() < 0.5)
+    return "\n".join([f"{name} is expected to be another", *found.lines()]) if found.ok else ""
 
 
 def _refusal(path: Path, options: Options, inputs: Mapping[str, Array] | None) -> str:
