@@ -355,7 +355,7 @@ def _rows(array: Array, axis: int) -> Array:
 def _distances(row: Array, theirs: Array, reals: Array | None) -> Array:
     """How far a row is from each of theirs: first by what no tie explains, then by what differs at all."""
     differs = theirs != row
-    found = differs.sum(axis=1, dtype=np.int64)
+    found: Array = differs.sum(axis=1, dtype=np.int64)
     if reals is not None:
         info = np.iinfo(theirs.dtype)
         wrong = differs & (np.abs(np.clip(reals, info.min, info.max) - row) > TIE)

@@ -245,3 +245,11 @@ def test_a_slice_by_numbers_of_the_run_has_the_extent_that_is_stated_beside_one_
     model.graph.value_info.append(helper.make_tensor_value_info("p", F32, ["n", 4]))
     runs = [{"x": _floats(n, 10), "s": np.array([s]), "e": np.array([s + 4])} for n, s in ((3, 2), (8, 6), (1, 0))]
     _compare(model, tmp_path, runs, dims={"n": "1..8"}, target="generic")
+
+
+def test_sequences_of_a_time_axis_of_the_run_are_reversed_by_lengths_of_the_run(tmp_path: Path) -> None:
+    m = Maker()
+    x = m.input("x", ("t", 2, 3), F32)  # type: ignore[arg-type]
+    m.node("ReverseSequence", [x, m.input("l", (2,), I64)], "y", time_axis=0, batch_axis=1)
+    runs = [{"x": _floats(t, 2, 3), "l": np.array(lengths)} for t, lengths in ((5, [3, 5]), (1, [1, 1]), (6, [1, 6]))]
+    _compare(_model(m, {"y": F32}), tmp_path, runs, dims={"t": "1..6"}, target="generic")
