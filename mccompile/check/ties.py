@@ -16,7 +16,7 @@ real number is as sure as float32 makes it (`_unsure`).
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from mccompile.check.branches import computed
 from mccompile.check.compare import OF_NOISE
 from mccompile.check.heads import Sure, rounds, wrong_outputs
 from mccompile.check.reference import Judge, judge_of
+from mccompile.check.standing import back, standing_for
 from mccompile.driver import Compilation
 from mccompile.interface.tensors import MODELS_OWN, Interface
 from mccompile.ir import expr as ex
@@ -51,10 +52,6 @@ _OF_REQUANT = {"exact": TIE, "tflite": 0.75}
 
 MOST_AXES = 5
 """Of tensors that are looked for with their axes in another order."""
-
-ROUNDED = 1e-5
-"""How far floats may be off that stand for a rounded number, relative to the largest."""
-
 
 @dataclass(frozen=True)
 class Ties:
@@ -169,8 +166,9 @@ def judge_layers(
             if step.taken is not None and name in judged:
                 continue  # in its branch
             floats: Array | None = None
-            if name is None and (stands := _standing_for(v, got, imported, theirs, reals.keys() - judged, extents)):
-                name, got, floats = stands
+            if name is None and (stands := standing_for(v, got, imported, theirs, reals.keys() - judged, extents)):
+                name, got, floats, places = stands
+                moved = back(moved, places, got.shape) if moved.ndim else moved
             if name is None:
                 hidden[v] = moved | _near_ties(node, nodes, reals, got, tie)
                 continue
@@ -413,35 +411,6 @@ def _counterpart(
             differing[w.name, turn] = int(apart.sum())
     closest = min(differing, key=lambda found: differing[found], default=None)
     return closest if closest is not None and differing[closest] * 100 <= got.size else (None, None)
-
-
-def _standing_for(
-    v: Value, got: Array, imported: Graph, theirs: Mapping[str, Array], known: Set[str], extents: Mapping[str, int]
-) -> tuple[str, Array, Array] | None:
-    """The one of the ``known`` that floats stand for, where the layer that rounds makes floats at once; what they say
-    that it is, two steps away at most, or else as wrong as may be; and the reference's floats. None where they stand
-    for none.
-
-        y = (q - 3) * 0.5, theirs q = [7, 4]; got y = [2.5, 0.5]    -> q, [8, 4], [2, 0.5]
-    """
-    made = next((n for n in imported.nodes if n.results[0].name == v.name), None)
-    if made is None or made.op.elementwise is None or not v.dtype.is_float or imported.counted(made):
-        return None
-    rounded = [o for o in made.operands if o is not None and o.name in known]
-    constants = {o: imported.array(o) for o in made.operands if o in imported.constants}
-    if len(rounded) != 1 or len(constants) + 1 != len(set(filter(None, made.operands))):
-        return None
-    (q,) = rounded
-    want = theirs[q.name]
-    info = np.iinfo(want.dtype)
-    steps = [np.clip(want.astype(np.int64) + k, info.min, info.max).astype(want.dtype) for k in (0, -2, -1, 1, 2)]
-    floats = [made.evaluate({**constants, q: step}, extents=extents)[0] for step in steps]
-    if floats[0].shape != got.shape:
-        return None
-    apart = np.abs(np.stack(floats) - got)
-    stands = np.choose(apart.argmin(axis=0), steps)
-    near = apart.min(axis=0) <= 0.1 * np.abs(floats[3] - floats[2]) + ROUNDED * np.abs(floats[0]).max(initial=0.0)
-    return q.name, np.where(near, stands, np.where(want > 0, info.min, info.max).astype(want.dtype)), floats[0]
 
 
 def _with_sign(array: Array, dtype: np.dtype[Any]) -> Array:

@@ -17,7 +17,8 @@ from mccompile.check import check as checking
 from mccompile.check.check import CheckResult, _alike_unsure, check
 from mccompile.check.compare import compare
 from mccompile.check.reference import Expected, open_judge, random_inputs
-from mccompile.check.ties import TIE, Ties, _near_ties, _part, _standing_for, judge_layers, rounded_names
+from mccompile.check.standing import standing_for
+from mccompile.check.ties import TIE, Ties, _near_ties, _part, judge_layers, rounded_names
 from mccompile.check.trace import Trace
 from mccompile.driver import Compilation, Options
 from mccompile.ir import expr as ex
@@ -438,10 +439,10 @@ def test_what_a_float_stands_for(tmp_path: Path, float_: float, says: int) -> No
     imported = driver.import_graph(path, Options(target="generic")).graph
     (v,) = imported.outputs
     theirs = {"q": np.array([want], np.int8)}
-    found = _standing_for(v, np.array([float_], np.float32), imported, theirs, {"q"}, {})
+    found = standing_for(v, np.array([float_], np.float32), imported, theirs, {"q"}, {})
     assert found is not None
-    name, codes, floats = found
-    assert (name, codes.tolist(), floats.tolist()) == ("q", [says], [(want - 3) / 2])
+    name, codes, floats, places = found
+    assert (name, codes.tolist(), floats.tolist(), places.tolist()) == ("q", [says], [(want - 3) / 2], [0])
 
 
 @pytest.mark.parametrize("times", [0, 4])
@@ -492,3 +493,35 @@ def test_floats_behind_the_last_layer_are_judged_too(tmp_path: Path) -> None:
         found = _judged(tmp_path / "m.onnx", wrong_output=name)
         assert not found.ok
         assert found.wrong[0].startswith(f"{name}: "), found.wrong
+
+
+@pytest.mark.parametrize("tail", ["Reshape", "Transpose", "Relu"])
+def test_a_last_layer_whose_floats_are_moved_is_judged(tmp_path: Path, tail: str) -> None:
+    """Sums of powers of two are ties in steps of a larger one: half of the elements fall to the other side."""
+    scales = {"fine": 2.0**-5, "coarse": 2.0**-3}
+    constants = {name: np.array(value, np.float32) for name, value in scales.items()} | {
+        "zero": np.array(3, np.int8), "shape": np.array([1, -1, 6]),
+        "c": np.random.default_rng(1).integers(-128, 128, (6, 6)).astype(np.int8),
+    }  # fmt: skip
+    last = [helper.make_node("Reshape", ["d", "shape"], ["y"]), helper.make_node("Transpose", ["d"], ["y"])]
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "fine", "zero"], ["xq"]),
+        helper.make_node("DequantizeLinear", ["xq", "fine", "zero"], ["xd"]),
+        helper.make_node("DequantizeLinear", ["c", "fine", "zero"], ["cd"]),
+        helper.make_node("Add", ["xd", "cd"], ["s"]),
+        helper.make_node("QuantizeLinear", ["s", "coarse", "zero"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "coarse", "zero"], ["d"]),
+        next((n for n in last if n.op_type == tail), helper.make_node(tail, ["d"], ["y"])),
+    ]
+    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 6, 6])]
+    stored = [numpy_helper.from_array(a, name) for name, a in constants.items()]
+    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)]
+    model = helper.make_model(
+        helper.make_graph(nodes, "g", inputs, outputs, stored),
+        opset_imports=[helper.make_opsetid("", 18)], ir_version=9,
+    )  # fmt: skip
+    onnx.save(model, tmp_path / "m.onnx")
+    found = check(tmp_path / "m.onnx", Options(target="native"))
+    assert found.ties is not None
+    assert found.ties.differing > 20
+    assert found.ok, found.lines()

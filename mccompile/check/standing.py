@@ -1,0 +1,93 @@
+"""What a quantised network has rounded where a layer makes floats of it at once, or moves them before anyone sees it.
+
+    y = (q - 3) * 0.5, theirs q = [7, 4]; got y = [2.5, 0.5]    -> q, [8, 4]
+
+The floats of the steps around the reference's own are computed by the nodes of the imported graph that lie between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from typing import Any
+
+import numpy as np
+
+from mccompile.ir.graph import Graph, Node, Value
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+ROUNDED = 1e-5
+"""How far floats may be off that stand for a rounded number, relative to the largest."""
+
+
+def standing_for(
+    v: Value, got: Array, imported: Graph, theirs: Mapping[str, Array], known: Set[str], extents: Mapping[str, int]
+) -> tuple[str, Array, Array, Array] | None:
+    """The one of the ``known`` that floats stand for, where the layer that rounds makes floats at once; what they say
+    that it is, two steps away at most, or else as wrong as may be; the reference's floats; and the place of each of
+    them there. None where they stand for none.
+
+        y = (q - 3) * 0.5, theirs q = [7, 4]; got y = [2.5, 0.5]    -> q, [8, 4], [2, 0.5]
+    """
+    found = _from_rounded(v, imported, known)
+    if found is None or not v.dtype.is_float:
+        return None
+    q, chain = found
+    want = theirs[q.name]
+    info = np.iinfo(want.dtype)
+    steps = [np.clip(want.astype(np.int64) + k, info.min, info.max).astype(want.dtype) for k in (0, -2, -1, 1, 2)]
+    floats = [_through(chain, q, step, imported, extents) for step in steps]
+    places = _places(chain, want)
+    if places is None or not floats[0].shape == places.shape == got.shape:
+        return None
+    apart = np.abs(np.stack(floats) - got)
+    stands = np.choose(apart.argmin(axis=0), [step.reshape(-1)[places] for step in steps])
+    near = apart.min(axis=0) <= 0.1 * np.abs(floats[3] - floats[2]) + ROUNDED * np.abs(floats[0]).max(initial=0.0)
+    strange = np.where(want > 0, info.min, info.max).astype(want.dtype).reshape(-1)[places]
+    return q.name, back(np.where(near, stands, strange), places, want.shape), floats[0], places
+
+
+def back(array: Array, places: Array, shape: tuple[int, ...]) -> Array:
+    """An array whose elements are moved to their ``places``."""
+    found = np.empty_like(array, shape=array.size)
+    found[places.reshape(-1)] = array.reshape(-1)
+    return found.reshape(shape)
+
+
+def _from_rounded(v: Value, imported: Graph, known: Set[str]) -> tuple[Value, list[Node]] | None:
+    """The one of the ``known`` that a value is made of, by nodes that compute each element of one element and of
+    constants, or move them; and these nodes."""
+    producers = {r: n for n in imported.nodes for r in n.results[:1]}
+    value = next((r for r in producers if r.name == v.name), None)
+    chain: list[Node] = []
+    while value is not None and (made := producers.get(value)) is not None:
+        read = {o for o in made.operands if o is not None and o not in imported.constants}
+        moves = made.op.selects and not made.pre and not made.post
+        if len(read) != 1 or not (made.op.elementwise is not None or moves) or imported.counted(made):
+            return None
+        chain.insert(0, made)
+        (value,) = read
+        if value.name in known:
+            return value, chain
+    return None
+
+
+def _through(
+    chain: Sequence[Node], q: Value, step: Array, imported: Graph, extents: Mapping[str, int]
+) -> Array:
+    """What a chain of nodes makes of a rounded tensor."""
+    values: dict[Value, Array] = {q: step}
+    for node in chain:
+        values |= {o: imported.array(o) for o in node.operands if o in imported.constants}
+        values[node.results[0]] = node.evaluate(values, extents=extents)[0]
+    return values[chain[-1].results[0]]
+
+
+def _places(chain: Sequence[Node], q: Array) -> Array | None:
+    """The place in a rounded tensor of each element that a chain makes of it; None where one stands in several
+    places, or in none."""
+    found = np.arange(q.size).reshape(q.shape)
+    for node in chain:
+        if node.op.elementwise is None:
+            found = node.op.evaluate(found)[0]
+    return found if np.array_equal(np.sort(found, axis=None), np.arange(q.size)) else None
