@@ -15,7 +15,7 @@ from onnx import helper
 from mccompile.ir.errors import CompileError
 from mccompile.ir.names import Names
 from mccompile.onnxio.model import OnnxModel, OnnxNode, node_label
-from mccompile.onnxio.nested import all_nodes, inner_graphs, inner_nodes, value_names
+from mccompile.onnxio.nested import all_graphs, all_nodes, inner_graphs, inner_nodes, value_names
 from mccompile.onnxio.proto import GraphReader, normal_domain
 from mccompile.onnxio.untyped import converted, inferred
 from mccompile.onnxio.wellformed import require_wellformed
@@ -184,9 +184,10 @@ def _aligned(proto: onnx.ModelProto, where: str) -> onnx.ModelProto:
     is, and takes some of the others wrong. CompileError where that takes a rank that nothing tells.
     """
     if any(node.op_type in ("PRelu", "Gemm", *_BROADCAST) for node in all_nodes(proto.graph)):
-        for output in proto.graph.output:  # no extents may say that they are not known, as old exporters have it
-            if not output.type.tensor_type.shape.dim:
-                output.type.tensor_type.ClearField("shape")
+        for graph in all_graphs(proto.graph):
+            for value in (*graph.output, *graph.value_info):
+                if not value.type.tensor_type.shape.dim:  # old exporters have it where extents are not known
+                    value.type.tensor_type.ClearField("shape")
         _align(proto.graph, inferred(proto).graph, where, Names(value_names(proto.graph)))
     return proto
 

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from mccompile.ir.dims import exact
 from mccompile.ir.graph import Value
 from mccompile.ir.types import I64
 from mccompile.onnxio import AttrValue
@@ -42,7 +43,8 @@ def import_reshape(n: Import) -> None:
     shape = [own[i] if e == 0 and not keep_zero and i < len(own) else e for i, e in enumerate(n.ints(1, "shape"))]
     if shape.count(-1) == 1:
         rest = math.prod(e for e in shape if e != -1)
-        shape[shape.index(-1)] = math.prod(own) // rest if rest else 0
+        left = exact(math.prod(own), rest) if rest != 0 else 0
+        shape[shape.index(-1)] = -1 if left is None else left
     if math.prod(shape) != math.prod(own):
         raise n.error(f"{list(own)} texts cannot be reshaped to {shape}")
     _shaped(n, tuple(shape))

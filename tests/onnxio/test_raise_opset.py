@@ -120,13 +120,15 @@ def test_other_operators_of_which_the_converter_asks_for_shapes(tmp_path: Path) 
         _run(_save(tmp_path, nodes, 5))
 
 
+@pytest.mark.parametrize("inside", [False, True])
 @pytest.mark.parametrize("opset", [3, 6])
-def test_an_output_without_extents_may_have_axes(opset: int, tmp_path: Path) -> None:
-    """As exporters wrote what they did not know; another node reads it."""
+def test_a_value_stated_without_extents_may_have_axes(opset: int, inside: bool, tmp_path: Path) -> None:
+    """As exporters wrote what they did not know, of outputs or of values inside; another node reads it."""
     path = _save(tmp_path, [N("Abs", ["x"], ["q"]), N("Mul", ["q", "b"], ["y"], broadcast=1, axis=1)], opset)
     model = onnx.load(path)
     del model.graph.output[:]
-    model.graph.output.extend(Info(name, FLOAT, []) for name in ("y", "q"))
+    model.graph.output.append(Info("y", FLOAT, []))
+    (model.graph.value_info if inside else model.graph.output).append(Info("q", FLOAT, []))
     onnx.save(model, path)
     np.testing.assert_array_equal(_run(path, -2), np.broadcast_to(2 * SLOPE[:, None, None], SHAPE))
 
