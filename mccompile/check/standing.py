@@ -7,6 +7,7 @@ The floats of the steps around the reference's own are computed by the nodes of 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
@@ -91,3 +92,28 @@ def _places(chain: Sequence[Node], q: Array) -> Array | None:
         if node.op.elementwise is None:
             found = node.op.evaluate(found)[0]
     return found if np.array_equal(np.sort(found, axis=None), np.arange(q.size)) else None
+
+
+def carried(mask: Array, of: Value, name: str, nodes: Sequence[Node], extents: Mapping[str, int]) -> Array | None:
+    """Where elements of a tensor, of which the mask tells some, lie in the one of that name, which is made of it
+    element by element, or by what moves it; None if it is made of it in another way, or not at all.
+
+        q [0, 1], joined with [0, 0, 0]    -> [0, 1, 0, 0, 0]
+    """
+    masks = {of: mask}
+    for node in nodes:
+        read = [v for v in node.operands if v is not None]
+        if not any(v in masks for v in read):
+            continue
+        own = [masks.get(v, np.zeros(v.type.at(extents).shape, bool)) for v in read]
+        if node.op.elementwise is not None:
+            found = functools.reduce(np.logical_or, own)
+        elif node.op.hands_on and len({v.dtype for v in read}) == 1 and len(node.results) == 1:
+            found = np.asarray(node.op.evaluate(*own)[0], bool)
+        else:
+            continue
+        (result,) = node.results
+        if result.name == name:
+            return found
+        masks[result] = found
+    return None

@@ -29,7 +29,7 @@ from mccompile.check.branches import computed
 from mccompile.check.compare import OF_NOISE
 from mccompile.check.heads import Sure, rounds, wrong_outputs
 from mccompile.check.reference import Judge, judge_of
-from mccompile.check.standing import back, standing_for
+from mccompile.check.standing import back, carried, standing_for
 from mccompile.driver import Compilation
 from mccompile.interface.tensors import MODELS_OWN, Interface
 from mccompile.ir import expr as ex
@@ -162,7 +162,7 @@ def judge_layers(
             name, turn = interface.tensors.get(v.name), None
             if name not in reals:
                 open_ = {n: a for n, a in reals.items() if n == v.name or n not in names}
-                name, turn = _counterpart(node, v, got, nodes, theirs, open_, tie)
+                name, turn = _counterpart(node, v, got, nodes, theirs, open_, tie, extents)
             if step.taken is not None and name in judged:
                 continue  # in its branch
             floats: Array | None = None
@@ -170,15 +170,15 @@ def judge_layers(
                 name, got, floats, places = stands
                 moved = back(moved, places, got.shape) if moved.ndim else moved
             if name is None:
-                hidden[v] = moved | _near_ties(node, nodes, reals, got, tie)
+                hidden[v] = moved | _near_ties(node, nodes, reals, got, tie, extents)
                 continue
             judged.add(name)
             got = _with_sign(got, theirs[name].dtype)
-            near = _near_ties(node, nodes, reals, reals[name], tie, name)
+            near = _near_ties(node, nodes, reals, reals[name], tie, extents, name)
             want, real = theirs[name], reals[name]
             if turn is not None:
                 want, real, near = (_shaped(a, got, turn) for a in (want, real, near))
-                near |= _near_ties(node, nodes, reals, want, tie, name)
+                near |= _near_ties(node, nodes, reals, want, tie, extents, name)
             part = _part(got, want, v.name not in theirs, real)
             if part is None:
                 continue
@@ -303,10 +303,6 @@ def _may_be_of(theirs: Array, got: Array) -> bool:
     return theirs.size == got.size or theirs.ndim == got.ndim
 
 
-def _but_channels(array: Array) -> tuple[int, ...]:
-    return (*array.shape[:1], *array.shape[2:])
-
-
 def _part(got: Array, theirs: Array, moves: bool, real: Array | None = None) -> tuple[Any, ...] | None:
     """The index of the part of the reference's tensor that a node computes: all, or the channels that are left of it
     where the others were constant and are gone, in another order if it ``moves`` them. None if neither is so.
@@ -379,7 +375,7 @@ def _other_order(got: Array, theirs: Array, real: Array | None = None) -> tuple[
 
 def _counterpart(
     node: Node, v: Value, got: Array, imported: Sequence[Node], theirs: Mapping[str, Array],
-    known: Mapping[str, Array], tie: float,
+    known: Mapping[str, Array], tie: float, extents: Mapping[str, int],
 ) -> tuple[str | None, tuple[int, ...] | None]:  # fmt: skip
     """The name in the reference of what a node rounds, among the ``known`` real results, and the order of its axes
     there, where it has another name; None if there is none.
@@ -402,7 +398,8 @@ def _counterpart(
     for w in rounded:
         if not rounds(w) or w.dtype.nbytes != v.dtype.nbytes:
             continue
-        own, near = _with_sign(got, w.dtype.numpy), _near_ties(node, imported, known, theirs[w.name], tie)
+        own = _with_sign(got, w.dtype.numpy)
+        near = _near_ties(node, imported, known, theirs[w.name], tie, extents, w.name, itself=True)
         for turn in _turns(theirs[w.name].shape, got.shape):
             other = _shaped(theirs[w.name], got, turn)
             if (part := _part(own, other, True, _shaped(known[w.name], got, turn))) is None:
@@ -422,23 +419,24 @@ def _with_sign(array: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def _near_ties(
-    node: Node, imported: Sequence[Node], reals: Mapping[str, Array], got: Array, tie: float, name: str = ""
-) -> Array:
-    """Where a tensor of as many elements as ``got`` that was fused into a node, beside the one of that name, is a tie
-    itself: the node may have gone on with the other side. Of one with other channels, which a join has taken, any of
-    them may be."""
+    node: Node, imported: Sequence[Node], reals: Mapping[str, Array], got: Array, tie: float,
+    extents: Mapping[str, int], name: str = "", itself: bool = False,
+) -> Array:  # fmt: skip
+    """Where a tensor that was fused into a node, beside the one of that name, is a tie itself: the node may have gone
+    on with the other side. It has as many elements as ``got``, or is a part of the tensor of that name."""
     near = np.zeros(got.shape, bool)
     for other in imported:
         if not set(other.origins) & set(node.origins):
             continue
         for v in other.results:
             real = reals.get(v.name)
-            if real is None or v.name == name:
+            if real is None or (v.name == name and not itself):
                 continue
+            found = _is_tie(real, tie)
             if real.size == got.size:
-                near |= _is_tie(_shaped(real, got), tie)
-            elif real.ndim == got.ndim > 1 and _but_channels(real) == _but_channels(got):
-                near |= _is_tie(real, tie).any(axis=1, keepdims=True)
+                near |= _shaped(found, got)
+            elif name and (part := carried(found, v, name, imported, extents)) is not None:
+                near |= part
     return near
 
 

@@ -17,14 +17,15 @@ from mccompile.check import check as checking
 from mccompile.check.check import CheckResult, _alike_unsure, check
 from mccompile.check.compare import compare
 from mccompile.check.reference import Expected, open_judge, random_inputs
-from mccompile.check.standing import standing_for
-from mccompile.check.ties import TIE, Ties, _near_ties, _part, judge_layers, rounded_names
+from mccompile.check.standing import carried, standing_for
+from mccompile.check.ties import Ties, _part, judge_layers, rounded_names
 from mccompile.check.trace import Trace
 from mccompile.driver import Compilation, Options
 from mccompile.ir import expr as ex
-from mccompile.ir.graph import Node
+from mccompile.ir.graph_text import parse_graph
 from mccompile.ir.types import F32, TensorType
 from mccompile.onnxio import tensor_names
+from mccompile.ops.registry import lookup
 from tests._skips import needs_shared
 from tests.support.quantised import Net, residual
 
@@ -319,15 +320,25 @@ def test_channels_in_another_order_are_found() -> None:
 
 
 def test_ties_of_what_a_join_took_are_told_by_their_places() -> None:
-    """A node that goes on from one of two tensors that a join took, which has other channels than the result."""
-    joined = cast(Node, SimpleNamespace(origins=("conv", "join"), results=[]))
-    part = cast(Node, SimpleNamespace(origins=("conv",), results=[SimpleNamespace(name="q")]))
-    real = np.full((1, 2, 3), 7.0)
-    real[0, 1, 2] = 4.5
-    near = _near_ties(joined, [part], {"q": real}, np.zeros((1, 5, 3)), TIE)
-    assert near.shape == (1, 5, 3)
-    assert near[:, :, 2].all()
-    assert near.sum() == 5
+    """Of two tensors that are joined and quantised again, the second: its ties lie where the join has put them, and
+    excuse nothing beside them."""
+    text = """graph @g(%p: u8[1,3,2], %q: u8[1,2,2]) {
+  %d = map(%p) {expr={(f32(x0) * 0.5)}} : f32[1,3,2]
+  %e = map(%q) {expr={(f32(x0) * 0.25)}} : f32[1,2,2]
+  %j = concat(%d, %e) {axis=1} : f32[1,5,2]
+  %t = transpose(%j) {perm=(0, 2, 1)} : f32[1,2,5]
+  %y = map(%t) {expr={u8(rne((x0 / 0.375)))}} : u8[1,2,5]
+  %z = softmax(%t) {axis=2} : f32[1,2,5]
+  return %y, %z
+}"""
+    graph = parse_graph(text, lookup)
+    mask = np.zeros((1, 2, 2), bool)
+    mask[0, 1, 0] = True
+    found = carried(mask, graph.inputs[1], "y", graph.nodes, {})
+    assert found is not None
+    assert np.argwhere(found).tolist() == [[0, 0, 4]]
+    assert carried(mask, graph.inputs[1], "z", graph.nodes, {}) is None
+    assert carried(mask, graph.inputs[1], "d", graph.nodes, {}) is None
 
 
 def test_where_most_elements_are_unsure_all_are() -> None:
