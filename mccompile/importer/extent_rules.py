@@ -214,6 +214,10 @@ def _exact(node: OnnxNode, x: list[Numbers]) -> Any:
     return found
 
 
+def _sign(node: OnnxNode, x: list[Numbers]) -> Any:
+    return _elementwise(minimum)(_elementwise(maximum)(x[0], objects(-1)), objects(1))
+
+
 def _reshape(node: OnnxNode, x: list[Numbers]) -> Any:
     return x[0].reshape(_known(x[1]))
 
@@ -392,6 +396,7 @@ _RULES: Mapping[str, Rule] = {
     "Max": _each(maximum),
     "Neg": lambda node, x: -x[0],
     "Abs": lambda node, x: abs(x[0]),
+    "Sign": _sign,
     **{name: _reduced(step) for name, step in _REDUCED.items()},
     **{name: _running(*step) for name, step in _RUNNING.items()},
     **dict.fromkeys(_MOVED, _moved),

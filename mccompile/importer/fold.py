@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from mccompile.importer.fold_values import computed
+from mccompile.ir.dims import varies
 from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Graph, Value
 from mccompile.ir.limits import limit, require
@@ -43,7 +44,7 @@ def fold_node(graph: Graph, node: OnnxNode, inputs: Sequence[Value | None]) -> l
         return None  # passes decide whether weights stay integers
     if any(v is not None and v not in graph.constants for v in inputs):
         _require_bounded(graph, node, inputs)
-        return None
+        return _decided(graph, node, inputs)
     arrays = [None if v is None else graph.array(v) for v in inputs]
     size = _bound(node, arrays)
     most = limit("folded-bytes")
@@ -59,6 +60,22 @@ def fold_node(graph: Graph, node: OnnxNode, inputs: Sequence[Value | None]) -> l
         raise CompileError(
             f"{node.op_type} takes more memory than there is: {e}", where=f"node {node.index} {node.name!r}"
         ) from e
+
+
+def _decided(graph: Graph, node: OnnxNode, inputs: Sequence[Value | None]) -> list[np.ndarray] | None:
+    """And with what is false everywhere, and Or with what is true: how exporters write a quotient that is rounded
+    down, of extents that are never negative."""
+    known = [v for v in inputs if v is not None and v in graph.constants]
+    shapes = [v.shape for v in inputs if v is not None]
+    if node.op_type not in ("And", "Or") or not known or any(map(varies, shapes)):
+        return None
+    decides = node.op_type == "Or"
+    if not any(bool((graph.array(v) == decides).all()) for v in known):
+        return None
+    try:
+        return [np.full(np.broadcast_shapes(*shapes), decides)]
+    except ValueError:  # its front end says so
+        return None
 
 
 def grows_much(node: OnnxNode, results: Sequence[np.ndarray], inputs: Sequence[Value | None]) -> bool:

@@ -150,6 +150,8 @@ def ratios(node: OnnxNode, inputs: Sequence[Numbers | Ratios | None], dtype: DTy
 
 def _with_number(node: OnnxNode, inputs: Sequence[Numbers | Ratios | None], dtype: DType) -> Ratios | None:
     """A sum, difference, product or quotient of ratios and numbers."""
+    if node.op_type not in ("Add", "Sub", "Mul", "Div"):
+        return None
     left, right = inputs
     turned = not isinstance(right, np.ndarray) or right.dtype == object
     if turned:
@@ -160,7 +162,10 @@ def _with_number(node: OnnxNode, inputs: Sequence[Numbers | Ratios | None], dtyp
         left = Ratios(left, 1, dtype)
     if not isinstance(left, Ratios):
         return None
-    shape = np.broadcast_shapes(left.over.shape, right.shape)
+    try:
+        shape = np.broadcast_shapes(left.over.shape, right.shape)
+    except ValueError:  # whoever converts the node says so
+        return None
     if math.prod(shape) > MAX_NUMBERS:
         return None
     given = replace(left, over=np.broadcast_to(left.over, shape)).as_floats(dtype)

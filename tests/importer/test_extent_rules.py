@@ -220,9 +220,9 @@ REDUCED = ("ReduceSum", "ReduceProd", "ReduceMax", "ReduceMin")
 CASES: dict[str, Callable[[Drawn], Node]] = {
     "Gather": _gather, "Slice": _slice, "Concat": _concat, "Split": _split, "Reshape": _reshape, "Expand": _expand,
     "Transpose": _transpose, "Tile": _tile, "Squeeze": _squeeze, "Unsqueeze": _unsqueeze, "Cast": _cast, "Mod": _mod,
-    "Identity": _one, "Neg": _one, "Abs": _one, "Floor": _rounded, "Ceil": _rounded, "Round": _rounded, "Add": _two,
-    "Sub": _two, "Mul": _two, "Div": _two, "Min": _several, "Max": _several, "Clip": _clip, "Where": _where,
-    "Pow": _power, "Relu": _one, "CumSum": _running, "Flatten": _flatten, "Compress": _compress,
+    "Identity": _one, "Neg": _one, "Abs": _one, "Sign": _one, "Floor": _rounded, "Ceil": _rounded, "Round": _rounded,
+    "Add": _two, "Sub": _two, "Mul": _two, "Div": _two, "Min": _several, "Max": _several, "Clip": _clip,
+    "Where": _where, "Pow": _power, "Relu": _one, "CumSum": _running, "Flatten": _flatten, "Compress": _compress,
     "GatherElements": _gather_elements, "GatherND": _gather_nd, "ScatterElements": _scatter_elements,
     "ScatterND": _scatter_nd, "Pad": _pad,
     **dict.fromkeys(COMPARED, _two), **dict.fromkeys(REDUCED, _reduce),

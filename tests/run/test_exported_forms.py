@@ -338,3 +338,33 @@ def test_sizes_of_each_axis_by_its_own_scale(tmp_path: Path) -> None:
            coordinate_transformation_mode="asymmetric", nearest_mode="floor")  # fmt: skip
     feeds = [{"x": _floats(1, 2, h, w)} for h, w in ((2, 4), (5, 8), (8, 5))]
     _compare(_model(m, {"y": TensorProto.FLOAT}), tmp_path, feeds, dims={"h": "2..8", "w": "4..8"})
+
+
+def test_a_class_token_of_a_batch_of_the_run(tmp_path: Path) -> None:
+    """A weight beside extents is no ratio of them, whatever the operator."""
+    m = Maker()
+    x = m.input("x", ("n", 4, 8))  # type: ignore[arg-type]
+    batch = m.node("Slice", [m.node("Shape", [x]), m.const(np.array([0])), m.const(np.array([1]))])
+    sizes = m.node("Concat", [batch, m.const(np.array([1, 8]))], axis=0)
+    m.node("Concat", [m.node("Expand", [m.weight((1, 1, 8)), sizes]), x], "y", axis=1)
+    m.node("Tile", [m.weight((2, 3)), m.node("Concat", [batch, m.const(np.array([1]))], axis=0)], "z")
+    outputs = {"y": TensorProto.FLOAT, "z": TensorProto.FLOAT}
+    _compare(_model(m, outputs), tmp_path, [{"x": _floats(n, 4, 8)} for n in (1, 3)], dims={"n": "1..3"})
+
+
+@pytest.mark.parametrize("sign", ["Less", "Sign"])
+def test_quotients_of_extents_that_torch_rounds_down(sign: str, tmp_path: Path) -> None:
+    """Where the signs differ and something is left, it is one less: of an extent by 2, never."""
+    m = Maker()
+    x = m.input("x", (1, "t"))  # type: ignore[arg-type]
+    two, zero, one = (m.const(np.array(i)) for i in (2, 0, 1))
+    t = m.node("Gather", [m.node("Shape", [x]), one])
+    if sign == "Less":
+        differ = m.node("Xor", [m.node("Less", [t, zero]), m.node("Less", [two, zero])])
+    else:
+        differ = m.node("Not", [m.node("Equal", [m.node("Sign", [t]), m.node("Sign", [two])])])
+    left = m.node("Not", [m.node("Equal", [m.node("Mod", [t, two]), zero])])
+    whole = m.node("Div", [t, two])
+    half = m.node("Where", [m.node("And", [differ, left]), m.node("Sub", [whole, one]), whole])
+    m.node("Range", [zero, half, one], "y")
+    _compare(_model(m, {"y": I64}), tmp_path, [{"x": _floats(1, t)} for t in (2, 3, 7)], dims={"t": "2..7"})
