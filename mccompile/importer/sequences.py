@@ -19,7 +19,7 @@ from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Graph, Value
 from mccompile.ir.op import TypeRuleError
 from mccompile.onnxio import OnnxNode
-from mccompile.ops.concat import Concat
+from mccompile.ops.concat import Concat, made_longer, with_elements
 from mccompile.ops.frontend import Import
 from mccompile.ops.gather import Gather
 from mccompile.ops.slice import Slice
@@ -81,7 +81,12 @@ def stack(n: Import, parts: Sequence[Value], axis: int, suffix: str) -> Value:
 
 def join(n: Import, parts: Sequence[Value], axis: int, suffix: str) -> Value:
     """Tensors one after the other along an axis; constants make a constant, extents of the run stay extents."""
-    kept = [p for p in parts if p.type.count] or list(parts)  # where nothing has elements, extents add up still
+    kept, longer = with_elements(parts, axis)
+    found = _joined(n, kept, axis, suffix)
+    return made_longer(n, found, axis, longer, f"{suffix}.longer") if longer else found
+
+
+def _joined(n: Import, kept: Sequence[Value], axis: int, suffix: str) -> Value:
     if len(kept) == 1:
         return kept[0]
     numbers, constant = _numbers(n, kept), all(p in n.graph.constants for p in kept)

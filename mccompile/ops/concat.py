@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import accumulate
 
 from mccompile._dataclass import dataclass
 from mccompile.ir.affine import Move, box
 from mccompile.ir.dims import require_equal
+from mccompile.ir.graph import Value
 from mccompile.ir.op import Layouts, TypeRuleError
 from mccompile.ir.types import Shape, TensorType
 from mccompile.ops.frontend import Import
@@ -66,6 +68,35 @@ def _sample(d: Draw) -> Case:
     return Case(parts, {"axis": axis})
 
 
+@onnx_op("Concat", sample=_sample, tolerance={})
+def import_concat(n: Import) -> None:
+    operands = [n.input(i) for i in range(len(n.inputs))]
+    if any(v.type.rank == 0 for v in operands):
+        raise n.error("numbers without axes cannot be joined")
+    axis = n.axis(n.required("axis", int), len(operands[0].shape))
+    filled, longer = with_elements(operands, axis)
+    if longer:
+        joined = filled[0] if len(filled) == 1 else n.inner(Concat(axis), filled, "joined")
+        n.bind(0, made_longer(n, joined, axis, longer, "longer"))
+    elif len(filled) == 1:
+        n.bind(0, filled[0])
+    else:
+        n.emit(Concat(axis), filled)
+
+
+def with_elements(operands: Sequence[Value], axis: int) -> tuple[list[Value], int]:
+    """The operands of a Concat that have elements, for nothing may be read where there are none, or all; and how much
+    longer the others make the result, where some other extent is 0 in some run."""
+    filled = [v for v in operands if v.type.count != 0] or list(operands)
+    others = [v for v in operands if v not in filled and _fits(v.shape, axis, filled[0].shape)]
+    return filled, sum(v.shape[axis] for v in others)
+
+
+def made_longer(n: Import, value: Value, axis: int, more: int, suffix: str) -> Value:
+    """A tensor with a longer axis, in which there are no more elements."""
+    return n.reshape(value, _with_more(value.shape, axis, more), suffix)
+
+
 def _fits(shape: Shape, axis: int, other: Shape) -> bool:
     """Whether two shapes are alike but for the extent of the axis."""
     return _with_more(shape, axis, -shape[axis]) == _with_more(other, axis, -other[axis])
@@ -73,20 +104,3 @@ def _fits(shape: Shape, axis: int, other: Shape) -> bool:
 
 def _with_more(shape: Shape, axis: int, more: int) -> Shape:
     return (*shape[:axis], shape[axis] + more, *shape[axis + 1 :])
-
-
-@onnx_op("Concat", sample=_sample, tolerance={})
-def import_concat(n: Import) -> None:
-    operands = [n.input(i) for i in range(len(n.inputs))]
-    if any(v.type.rank == 0 for v in operands):
-        raise n.error("numbers without axes cannot be joined")
-    axis = n.axis(n.required("axis", int), len(operands[0].shape))
-    filled = [v for v in operands if v.type.count != 0] or operands  # extents of what has no elements add up still
-    longer = sum(v.shape[axis] for v in operands if v not in filled and _fits(v.shape, axis, filled[0].shape))
-    if longer:
-        joined = filled[0] if len(filled) == 1 else n.inner(Concat(axis), filled, "joined")
-        n.bind(0, n.reshape(joined, _with_more(joined.shape, axis, longer), "longer"))
-    elif len(filled) == 1:
-        n.bind(0, filled[0])
-    else:
-        n.emit(Concat(axis), filled)
