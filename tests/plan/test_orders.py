@@ -41,6 +41,7 @@ class _Op:
 
     name: str = "op"
     numbers: tuple[int, ...] = ()
+    told: tuple[int, ...] = ()
 
 
 def buffer(name: str, floats: int, role: str = "") -> Buffer:
