@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mccompile.ir.errors import CompileError, UsageError
-from mccompile.onnxio import extract_with_outputs, read_model, widened
+from mccompile.onnxio import dtype_number, extract_with_outputs, read_model, widened
 
 Engine = Callable[[Path, Mapping[str, Any], int], tuple[str, Callable[[], object]]]
 """(model, inputs, threads) -> the engine's name with its version, and a function that runs once on these inputs."""
@@ -44,7 +44,9 @@ def onnxruntime(model: Path, inputs: Mapping[str, Any], threads: int = 1) -> tup
 
 def _runnable(model: Path) -> str | bytes:
     """A model as onnxruntime and numpy have its types: with bfloat16 it is computed in f32, as in C."""
-    if not any(v.dtype == "bf16" for v in read_model(model).graph.inputs):
+    graph = read_model(model).graph
+    casts = (n.attrs.get("to") for n in graph.nodes if n.op_type == "Cast")
+    if all(v.dtype != "bf16" for v in (*graph.inputs, *graph.outputs)) and dtype_number("bf16") not in casts:
         return str(model)
     return widened(extract_with_outputs(model, []), "bf16") or str(model)
 

@@ -203,11 +203,14 @@ def precision_of(
 
 
 def numbers(array: Array, name: str, interface: Interface) -> Array | None:
-    """The numbers that an output stands for; None for those of classes, and for text."""
+    """The numbers that an output stands for; None for those of classes, and for text. Integers of 8 and 16 bits, if
+    there are several, are those of images and of sound."""
     if name in interface.halves:
         return bf16_values(array)
     if name in interface.quantised and array.dtype.kind != "f":
         return interface.quantised[name].real(array)
+    if array.dtype.kind in "iu" and array.dtype.itemsize <= 2 and array.size > 1 and name not in interface.texts:
+        return array.astype(np.float32)
     return array if array.dtype.kind == "f" else None
 
 

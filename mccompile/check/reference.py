@@ -309,8 +309,9 @@ def _feeds(
 ) -> dict[str, Any]:  # fmt: skip
     """Inputs of a network and what was fixed, as onnxruntime takes them: numbers for bits of bfloat16, text for
     bytes, lists for sequences."""
-    found: dict[str, Any] = {**inputs, **fixed, **{name: e.array(inputs) for name, e in extents.items()}}
-    found = {n: bf16_values(a) if n in halves else a for n, a in found.items()}
+    numbers = {n: np.asarray(bf16_values(a)) if n in halves else a for n, a in inputs.items()}
+    plain = {n: np.asarray(a, np.float32) if n in halves else a for n, a in fixed.items()}
+    found: dict[str, Any] = {**numbers, **plain, **{name: e.array(inputs) for name, e in extents.items()}}
     found = {n: decoded(a) if n in texts else a for n, a in found.items()}
     for name in sequences:
         items: list[Array] = []

@@ -13,7 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from mccompile.check.heads import rounds
 from mccompile.ir.graph import Graph, Node, Value
+from mccompile.ops.movement import Movement
+from mccompile.ops.reshape import Reshape
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -57,19 +60,21 @@ def back(array: Array, places: Array, shape: tuple[int, ...]) -> Array:
 
 def _from_rounded(v: Value, imported: Graph, known: Set[str]) -> tuple[Value, list[Node]] | None:
     """The one of the ``known`` that a value is made of, by nodes that compute each element of one element and of
-    constants, or move them; and these nodes."""
+    constants, or move them; and these nodes. Behind what is rounded and not among them nothing is told of others."""
     producers = {r: n for n in imported.nodes for r in n.results[:1]}
     value = next((r for r in producers if r.name == v.name), None)
     chain: list[Node] = []
     while value is not None and (made := producers.get(value)) is not None:
         read = {o for o in made.operands if o is not None and o not in imported.constants}
-        moves = made.op.selects and not made.pre and not made.post
+        moves = isinstance(made.op, Movement | Reshape) and len(made.operands) == 1
         if len(read) != 1 or not (made.op.elementwise is not None or moves) or imported.counted(made):
             return None
         chain.insert(0, made)
         (value,) = read
         if value.name in known:
             return value, chain
+        if rounds(value):
+            return None
     return None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -23,6 +24,10 @@ GROWN_BYTES, GROWN_FACTOR = 1 << 20, 8
 
 Weights that are cast or dequantised stay below the factor.
 """
+
+
+FEW = 64
+"""Elements of what is computed of extents, at most, which is decided by one side of it."""
 
 
 def fold_node(graph: Graph, node: OnnxNode, inputs: Sequence[Value | None]) -> list[np.ndarray] | None:
@@ -73,9 +78,10 @@ def _decided(graph: Graph, node: OnnxNode, inputs: Sequence[Value | None]) -> li
     if not any(bool((graph.array(v) == decides).all()) for v in known):
         return None
     try:
-        return [np.full(np.broadcast_shapes(*shapes), decides)]
+        shape = np.broadcast_shapes(*shapes)
     except ValueError:  # its front end says so
         return None
+    return [np.full(shape, decides)] if math.prod(shape) <= FEW else None
 
 
 def grows_much(node: OnnxNode, results: Sequence[np.ndarray], inputs: Sequence[Value | None]) -> bool:

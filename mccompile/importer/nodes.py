@@ -437,7 +437,7 @@ def _by_form(view: Import, convert: Callable[[Import], None], form: RunTime | No
     try:
         convert(view)
     except UndecidedError:
-        if form is None or not form.undecided:
+        if form is None or not form.offered(view):
             raise
         form.convert(view)
 

@@ -377,8 +377,8 @@ def shares(of: int, by: int) -> list[int]:
     >>> shares(h * (w + w // 2) + w // 2, w + w // 2)
     [h+1, h]
     """
-    if not isinstance(of, Dim) or not by:
-        return [0 if isinstance(by, Dim) or not by else of // by]
+    if not isinstance(of, Dim) or by == 0:
+        return [0 if isinstance(by, Dim) or by == 0 else of // by]
     if not isinstance(by, Dim):
         return [polynomial({m: c // by for m, c in of.terms if not m or c % by == 0})]
     single = [term for term in by.terms if len(term[0]) == 1]
@@ -421,6 +421,8 @@ def _near_quotient(of: Dim, by: int) -> int | None:
 def _combined(left: int, right: int, sign: int) -> int:
     if not isinstance(right, int):
         return NotImplemented
+    if not isinstance(right, Dim) and right == 0:
+        return left  # with what is known of its range beside its terms
     return polynomial(combined(terms_of(left), terms_of(right), sign))
 
 

@@ -133,7 +133,7 @@ class View:
         before, behind = [0] * len(extents), [0] * len(extents)
         for f, s in zip(self.factors, self.strides, strict=True):
             reach = f.extent(self.shape) - 1
-            if not reach or not s:
+            if reach == 0 or s == 0:  # of extents that may be 0 nothing is asked
                 continue
             steps = [(exact(s, pitch), axis) for axis, pitch in enumerate(pitches) if extents[axis] != 1]
             step, axis = next((found for found in steps if found[0] is not None), (None, 0))

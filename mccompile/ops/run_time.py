@@ -17,5 +17,9 @@ class RunTime:
     arguments: tuple[int, ...] = (1,)
     undecided: bool = False
 
+    def offered(self, n: Import) -> bool:
+        """Whether it may take the place of a front end that cannot decide: of arguments that the node has."""
+        return self.undecided and any(n.optional(i) is not None for i in self.arguments)
+
     def wanted(self, n: Import) -> bool:
         return any(n.optional(i) is not None and not n.has_numbers(i) for i in self.arguments)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mccompile.check.compare import compare, tolerances
-from mccompile.check.factors import F16_FACTOR, Factors
+from mccompile.check.factors import BF16_FACTOR, F16_FACTOR, Factors
 from mccompile.ir.graph_text import parse_graph
 from mccompile.ops.registry import lookup
 
@@ -96,12 +96,13 @@ def test_what_is_made_of_16_bits_alone_may_be_off_further() -> None:
       %z = map(%c) {expr={neg(x0)}} : f32[2]
       %u = map(%h) {expr={f32(x0)}} : f32[2]
       %v = map(%s) {expr={neg(x0)}} : f32[2]
-      return %y, %z, %u, %v
+      %w = map(%c) {expr={exp(round_bf16(x0))}} : f32[2]
+      return %y, %z, %u, %v, %w
     }"""
     graph = parse_graph(text, lookup)
     factors = Factors.of(graph)
-    assert [factors(v.name) for v in graph.outputs] == [1, F16_FACTOR, F16_FACTOR, 1]
-    assert factors("y.bytes") == F16_FACTOR
+    assert [factors(v.name) for v in graph.outputs] == [1, F16_FACTOR, F16_FACTOR, 1, BF16_FACTOR]
+    assert factors("y.bytes") == BF16_FACTOR
     graph.state = {"z": "s"}
     assert Factors.of(graph)("v") == F16_FACTOR
     assert Factors()("y") == 1

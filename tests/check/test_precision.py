@@ -134,6 +134,39 @@ def test_numbers_of_classes_are_judged_where_somebody_says_how(tmp_path: Path) -
     assert "i4" not in auto.weights.values()
 
 
+def test_an_image_is_of_numbers(tmp_path: Path) -> None:
+    """A pixel that is one step off is an error of a step, and not another class."""
+    rng = np.random.default_rng(0)
+    w = {"w": rng.uniform(0, 0.1, (3, 3, 3, 3)).astype(np.float32)}
+    nodes = [
+        helper.make_node("Cast", ["x"], ["f"], to=TensorProto.FLOAT),
+        helper.make_node("Conv", ["f", "w"], ["c"], pads=[1, 1, 1, 1]),
+        helper.make_node("Cast", ["c"], ["y"], to=TensorProto.UINT8),
+    ]
+    ports = {"x": (TensorProto.UINT8, [1, 3, 8, 8])}, {"y": (TensorProto.UINT8, [1, 3, 8, 8])}
+    model = save(tmp_path / "m.onnx", nodes, *ports, w)
+    x = rng.integers(0, 90, (1, 3, 8, 8)).astype(np.uint8)
+    result = check(model, Options(target="generic", weights={"*": "bf16"}), inputs={"x": x}, max_error=0.05)
+    assert result.precision is not None
+    (found,) = result.precision.outputs
+    assert 0 < found.f32 < 0.02
+    assert result.ok
+
+
+def test_outputs_in_fewer_bits_that_are_expected_have_a_golden_test(tmp_path: Path) -> None:
+    """It expects what fewer bits make of them; and all outputs, though the user has said only one."""
+    rng = np.random.default_rng(0)
+    w = {"w": rng.standard_normal((32, 8)).astype(np.float32)}
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"]), helper.make_node("Neg", ["y"], ["z"])]
+    outputs = {name: (TensorProto.FLOAT, [1, 8]) for name in "yz"}
+    model = save(tmp_path / "m.onnx", nodes, {"x": (TensorProto.FLOAT, [1, 32])}, outputs, w)
+    x = rng.standard_normal((1, 32)).astype(np.float32)
+    for weights in ({"*": "i8"}, {}):
+        options = Options(target="generic", weights=weights)
+        result = check(model, options, inputs={"x": x}, expect={"y": x @ w["w"]}, golden=True)
+        assert result.ok, "\n".join(result.lines())
+
+
 def test_outputs_of_bfloat16_have_an_error(scores: tuple[Path, dict[str, np.ndarray]]) -> None:
     """Of their numbers, not of their bits."""
     result = check(scores[0], Options(target="generic", weights={"*": "i8"}), max_error=1e-6)

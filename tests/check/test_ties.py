@@ -341,6 +341,29 @@ def test_ties_of_what_a_join_took_are_told_by_their_places() -> None:
     assert carried(mask, graph.inputs[1], "d", graph.nodes, {}) is None
 
 
+@pytest.mark.parametrize(
+    ("tail", "found"), [("transpose(%d) {perm=(0, 2, 1)}", True), ("gather(%d, %i) {axis=2}", False)]
+)
+def test_floats_stand_for_what_is_moved_by_places_alone(tail: str, found: bool) -> None:
+    """Not for what indices choose; nor, through bytes that are judged already, for others in front of them."""
+    text = f"""graph @g(%q: u8[1,2,2]) {{
+  %i = const [1, 0] : i32[2]
+  %d = map(%q) {{expr={{(f32(x0) * 0.5)}}}} : f32[1,2,2]
+  %y = {tail} : f32[1,2,2]
+  %b = map(%y) {{expr={{u8(rne((x0 / 0.25)))}}}} : u8[1,2,2]
+  %z = map(%b) {{expr={{(f32(x0) * 0.25)}}}} : f32[1,2,2]
+  return %y, %z
+}}"""
+    graph = parse_graph(text, lookup)
+    y, z = graph.outputs
+    theirs = {"q": np.array([[[1, 2], [3, 4]]], np.uint8)}
+    got = (theirs["q"] * 0.5).astype(np.float32).transpose(0, 2, 1)
+    told = standing_for(y, got, graph, theirs, {"q"}, {})
+    assert (told is not None) == found
+    assert told is None or np.array_equal(told[1], theirs["q"])
+    assert standing_for(z, got, graph, theirs, {"q"}, {}) is None
+
+
 def test_where_most_elements_are_unsure_all_are() -> None:
     """No draw has moved the first two; the mean is 2, and the C may be 4 times that off."""
     values = {"y": np.zeros(4, np.uint8), "z": np.zeros(4, np.uint8)}

@@ -167,3 +167,10 @@ def test_a_view_that_may_be_outside_names_its_node(tmp_path: Path, monkeypatch: 
     with pytest.raises(CompileError, match="it is not known for all extents") as e:
         mccompile.compile(CHAINS["computed"], tmp_path, target="generic", dims=DIMS)
     assert e.value.where.startswith("pad (node_")
+
+
+def test_computed_pads_of_images_that_may_have_no_row(tmp_path: Path) -> None:
+    """Whether a view is inside is not asked of an extent that may be 0, but of its ends."""
+    sizes = ((1, 1), (6, 5), (64, 33))
+    feeds = [{"x": np.random.default_rng(h).normal(0, 1, (1, 3, h, w)).astype(np.float32)} for h, w in sizes]
+    compare(_padded(2), tmp_path, feeds, 2e-4, 2e-4, dims={"h": "0..64", "w": "0..64"}, target="generic")
