@@ -20,7 +20,16 @@ from mccompile.check.precision import is_narrow, precision_of, unrounded, unused
 from mccompile.check.reference import Expected, drawn_cases, drawn_extents, drawn_inputs
 from mccompile.check.result import Accuracy, CheckResult
 from mccompile.check.sides import DRAWS, MORE_DRAWS
-from mccompile.check.streams import RUNS, GoldenRun, OfGraph, Stream, grown_extents, stream_of, stream_of_c
+from mccompile.check.streams import (
+    RUNS,
+    GoldenRun,
+    OfGraph,
+    Stream,
+    first_state,
+    grown_extents,
+    stream_of,
+    stream_of_c,
+)
 from mccompile.check.ties import explained
 from mccompile.check.trace import TRACE_HOOKS, trace, writers
 from mccompile.check.verdict import Verdict
@@ -391,10 +400,7 @@ def _run_all(
 
 def _with_state(graph: Graph, cases: Sequence[_Case], results: Sequence[Mapping[str, Array]]) -> list[_Case]:
     """Runs in a row with what each began with: no judge was asked for what the ones before have left."""
-    kept = [v for _, v in graph.state_values()]
-    least = {s.name: s.low for s in symbols(*(e for v in kept for e in v.shape))}
-    state = {v.name: np.zeros(v.type.at(least).shape, v.dtype.numpy) for v in kept}
-    found = []
+    state, found = first_state(graph), []
     for case, result in zip(cases, results, strict=True):
         found.append(replace(case, state=state))
         state = {given: result[name] for name, given in graph.state.items()}

@@ -33,8 +33,8 @@ def standing_for(
 
         y = (q - 3) * 0.5, theirs q = [7, 4]; got y = [2.5, 0.5]    -> q, [8, 4], [2, 0.5]
     """
-    found = _from_rounded(v, imported, known)
-    if found is None or not v.dtype.is_float:
+    found = _from_rounded(v, imported, known) if v.dtype.is_float else None
+    if found is None:
         return None
     q, chain = found
     want = theirs[q.name]

@@ -61,9 +61,7 @@ class Stream:
         self.reset()
 
     def reset(self) -> None:
-        given = self._kept()
-        least = {s.name: s.low for s in symbols(*(e for v in given for e in v.shape))}
-        self.held = {v.name: np.zeros(v.type.at(least).shape, v.dtype.numpy) for v in given}
+        self.held = first_state(self.graph)
 
     def run(self, inputs: Mapping[str, Array]) -> Expected:
         """One run, which begins with what the one before has left. CompileError if the judge cannot do it."""
@@ -184,6 +182,13 @@ class OfGraph:
                     a = bf16_values(a) if name in halves else a
                     noise[name] = np.maximum(noise[name], finite_distance(a, numbers[name]))
         return Expected(meant, noise, halves)
+
+
+def first_state(graph: Graph) -> dict[str, Array]:
+    """What the inputs that are state are in the first run: zeros, of the least extents where they grow."""
+    given = [v for _, v in graph.state_values()]
+    least = {s.name: s.low for s in symbols(*(e for v in given for e in v.shape))}
+    return {v.name: np.zeros(v.type.at(least).shape, v.dtype.numpy) for v in given}
 
 
 def stream_of(path: Path, c: Compilation, inner: Sequence[str] = ()) -> Stream:

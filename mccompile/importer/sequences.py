@@ -14,7 +14,6 @@ import numpy as np
 from mccompile._dataclass import dataclass
 from mccompile.importer.extent_rules import MAX_NUMBERS, Numbers, are_whole, whole_numbers
 from mccompile.ir.dims import UndecidedError, minimum, require_equal, span, varies
-from mccompile.ir.dims_hints import hint_of
 from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Graph, Value
 from mccompile.ir.op import TypeRuleError
@@ -61,7 +60,7 @@ def resolve(
     try:
         return OPERATORS[node.op_type](n, inputs)
     except UndecidedError as e:
-        raise n.error(f"the node cannot be converted for all of these extents: {e}", hint_of(e)) from e
+        raise n.undecided(e) from e
 
 
 def length_of_rows(node: OnnxNode, inputs: Sequence[Known | None]) -> int | None:
