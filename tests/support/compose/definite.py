@@ -145,11 +145,12 @@ def require_scores(step: Step, values: Arrays) -> None:
 
 
 def require_scales(step: Step, values: Arrays) -> None:
-    """Refused where a number over a scale of 0, which is infinite or none, becomes a whole one; no scale is less."""
+    """Refused where a number over a scale of 0, which is infinite or none, becomes a whole one, or an infinite number
+    over an infinite scale, which is none; no scale is less."""
     if step.op_type == "QuantizeLinear" or step.op_type.startswith("QLinear"):
         scales = [values[n] for n in (step.inputs[1:2] if step.op_type == "QuantizeLinear" else step.inputs) if n]
-        if any(a.dtype.kind == "f" and not (a > 0).all() for a in scales):
-            raise Refused("a scale is 0 or less")
+        if any(a.dtype.kind == "f" and not ((a > 0) & np.isfinite(a)).all() for a in scales):
+            raise Refused("a scale is 0 or less, or infinite")
     if step.op_type == "QLinearSoftmax" and values[step.inputs[3]] != np.float32(1 / 256):
         raise Refused("onnxruntime has results of 256 steps only")
 
