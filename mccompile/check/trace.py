@@ -136,7 +136,8 @@ def capture(network: Network, inputs: Mapping[str, Array], names: Iterable[str])
     """Run once and keep each named tensor as it is when it is complete, in its logical shape.
 
     What the two branches of an If write is complete after a step of either: each step that writes a tensor has a slot
-    of its own, and all of them share the copy. What only conditional steps write is left out where none was made.
+    of its own, and all of them share the copy. What only conditional steps write is left out where none was made, and
+    what has another shape in any run than the report says (`logical`).
 
     Args:
         network: built with `TRACE_HOOKS`.
@@ -173,14 +174,19 @@ def capture(network: Network, inputs: Mapping[str, Array], names: Iterable[str])
             missed.append(name)
     if missed:
         raise RuntimeError(f"steps of {network.name}.c did not report {', '.join(dict.fromkeys(missed))}")
-    views = network.report["tensors"]
-    return {name: Kept(step, logical(copies[name], views[name])) for name, step in last.items()}
+    found: dict[str, Kept] = {}
+    for name, step in last.items():
+        array = logical(copies[name], network.report["tensors"][name])
+        if array is not None:
+            found[name] = Kept(step, array)
+    return found
 
 
-def logical(raw: Array, view: Mapping[str, Any]) -> Array:
+def logical(raw: Array, view: Mapping[str, Any]) -> Array | None:
     """The elements of a view in the report (strides, factors, offset) from its buffer's bytes, in logical shape.
 
-    A halo is left out, as is the tail of a blocked axis.
+    A halo is left out, as is the tail of a blocked axis. None where the extents of the run, which the report has the
+    largest of, are never so large together: a buffer of [n, 4 - n] has 16 bytes, and [4, 3] elements do not fit.
     """
     elements = raw.view(DTYPES[view["dtype"]].numpy)
     shape = view["shape"]
@@ -189,6 +195,8 @@ def logical(raw: Array, view: Mapping[str, Any]) -> Array:
         position = np.arange(shape[axis]) // div
         steps = (position % mod if mod else position) * stride
         index = index + steps.reshape([-1 if i == axis else 1 for i in range(len(shape))])
+    if index.size and index.max() >= elements.size:
+        return None
     return np.asarray(elements[index]).reshape(shape)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
+from mccompile.check.check import check
 from mccompile.check.reference import Expected, open_judge, random_inputs
 from mccompile.check.trace import TRACE_HOOKS, capture, logical, trace, writers
 from mccompile.driver import Options
@@ -52,6 +53,7 @@ def test_logical_elements_of_any_storage(layout: tuple | None, halo: tuple) -> N
 def test_a_scalar_is_a_view_too() -> None:
     buffer = Buffer("t", TensorType(F32, ()), "arena", 16)
     found = logical(np.array([3.5], np.float32).view(np.uint8), _view(whole(buffer)))
+    assert found is not None
     assert found.shape == ()
     assert found == 3.5
 
@@ -101,6 +103,23 @@ def test_other_kinds_and_sizes_are_skipped_and_reshapes_compared_flat(tmp_path: 
     assert trace(network, inputs, Expected({"y": y.reshape(5, 1)}, {})).ok
     assert trace(network, inputs, Expected({"y": y.astype(np.int64)}, {})).skipped == ("y",)
     assert trace(network, inputs, Expected({"y": y[:, :3]}, {})).skipped == ("y",)
+
+
+def test_extents_that_are_never_so_large_together_are_skipped(tmp_path: Path) -> None:
+    """x[:, n:] of [n, 4] has [n, 4 - n] elements: 4 at most, and never those of [4, 3]."""
+    nodes = [
+        helper.make_node("Shape", ["x"], ["n"], end=1),
+        helper.make_node("Slice", ["x", "n", "end", "axis"], ["part"]),
+        helper.make_node("Exp", ["x"], ["whole"]),
+    ]
+    inputs = {"x": (TensorProto.FLOAT, ["n", 4])}
+    outputs = {"part": (TensorProto.FLOAT, ["n", "rest"]), "whole": (TensorProto.FLOAT, ["n", 4])}
+    model = save(tmp_path / "net.onnx", nodes, inputs, outputs, {"end": np.array([2**31 - 1]), "axis": np.array([1])})
+    result = check(model, Options(target="generic", dims={"n": "1..4"}), per_layer=True)
+    assert result.ok, result.lines()
+    assert result.trace is not None
+    assert result.trace.skipped == ("part",)
+    assert [layer.name for layer in result.trace.layers] == ["whole"]
 
 
 def test_a_step_that_does_not_report_is_noticed(tmp_path: Path) -> None:
