@@ -109,6 +109,19 @@ def result_types(node: OnnxNode, inputs: Sequence[Value | None], narrow: Mapping
     return [kinds.get(name, "") for name in variables[1]]
 
 
+_ROUNDS_WITHIN = ("Attention", "FlexAttention")
+"""Operators whose definitions cast to their own type between their nodes."""
+
+
+def halves_within(node: OnnxNode, inputs: Sequence[Known | None], narrow: Mapping[Value, str]) -> dict[Value, str]:
+    """The inputs of bfloat16 that are floats of 32 bits to the definition of a node: what that rounds on its way is
+    no value of the network."""
+    if node.op_type not in _ROUNDS_WITHIN:
+        return {}
+    found = {v: narrow.get(v, "") for v in inputs if isinstance(v, Value)}
+    return {v: kind for v, kind in found.items() if kind in _COMPUTED}
+
+
 def round_before_jumps(n: Import, begin: int, kinds: Sequence[str], narrow: Mapping[Value, str]) -> None:
     """Round inputs of bfloat16 that a node of ONNX jumps with, or makes wider floats of: what its front end emitted,
     the graph's nodes from ``begin`` on, reads the rounded ones instead. ``kinds``: the outputs' narrow types."""

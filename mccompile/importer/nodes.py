@@ -22,6 +22,7 @@ from mccompile.importer.narrow import (
     as_computed,
     asks_shape,
     depends_on_narrow,
+    halves_within,
     reads_text,
     require_readable,
     result_types,
@@ -274,6 +275,20 @@ class Converter:
         if has_kernel:
             self._convert(node, inputs, depth)
             return
+        hidden = halves_within(node, inputs, self.narrow)
+        for value in hidden:
+            del self.narrow[value]
+        try:
+            self._expand(node, inputs, depth)
+        finally:
+            self.narrow.update(hidden)
+        for name, kind in zip(node.outputs, result_types(node, inputs, hidden), strict=True):
+            result = self.values.get(name)
+            if kind and isinstance(result, Value):
+                self.narrow[result] = kind
+
+    def _expand(self, node: OnnxNode, inputs: list[Value | None], depth: int) -> None:
+        """Convert a node as what ONNX defines it to mean."""
         body = None
         if depth < MAX_EXPANSION:
             types = [self._onnx_value(n, v) for n, v in zip(node.inputs, inputs, strict=True)]
