@@ -2,12 +2,15 @@
 machine code, and with vectors as long as the network is hardly slower.
 
 Worked example: a network of 1,000,000 multiply-adds may take MOST_SLOWER more, 10,000. What may be one function saves
-3,000 bytes and takes 6,000 multiply-adds, 1,000 and 1,000, 2,000 and 5,000: the second is chosen first, then the
-first; 3,000 are left, too few for the third.
+3,000 bytes and takes 6,000 multiply-adds (2 a byte), 1,000 and 1,000 (1 a byte), 2,000 and 5,000 (2.5), 500 and 1,500
+(3). Of all of these, whichever stage finds them, the first two are bought before the budget has not enough left: 2 is
+the price, up to which each stage takes what it finds, 7,000 in all. 3,000 are to spare: too few for the third, and
+the fourth, although it is dear, is taken of them.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
@@ -21,6 +24,9 @@ BYTES_OF_LETTER = 1 / 8
 """Of machine code, for the text of kernels that share their numbers: counted on networks of bytes for a Cortex-M4."""
 BYTES_OF_TILE_LETTER = 1 / 2
 """The same for functions beside kernels of vectors: counted on MobileNetV2 of bytes (x86-64-v3)."""
+BYTES_OF_DEPTHWISE_LETTER = 1.2
+"""The same for kernels of one filter a channel, which mention each tap and pixel of a tile once, in loops that are
+written out: counted on MobileNetV1 (aarch64)."""
 BYTES_OF_NUMBER = 5
 """Of machine code that gives a function a number."""
 WORTH = 200
@@ -40,12 +46,17 @@ def least_saving(target: Target) -> int | None:
 SLOWER = 4
 """Multiply-adds that each of their results takes more then: counted on MobileNetV1 (aarch64) and on the MobileNets of
 MLPerf Tiny and of 0.35 (x86-64-v3)."""
+SLOWER_DEPTHWISE = 1.4
+"""Those that each element of the operand takes more in kernels of one filter a channel: counted on MobileNetV1
+(aarch64), for strides of 1 and of 2."""
 SLOWER_TILE = 2
+SLOWER_LANES = 0.4
 SLOWER_CHANNELS = 7
 SLOWER_COPY = 10
 """Those that each result of a kernel takes more if all functions beside it are given numbers: tiles of sums, counted
-on MobileNetV2 and ShuffleNetV2 of bytes; tiles of `conv.channels`, on MobileNetV1 (aarch64); and copies, which do
-little else than count, on the MobileNet of MLPerf Tiny (x86-64-v3)."""
+on MobileNetV2 and ShuffleNetV2 of bytes; tiles whose products take one lane of a vector, on MobileNetV1 (aarch64),
+where only what is before and behind the sums does; tiles of `conv.channels` without, on MobileNetV1; and copies,
+which do little else than count, on the MobileNet of MLPerf Tiny (x86-64-v3)."""
 MOST_SLOWER = 0.01
 """What sharing may take of a network with vectors."""
 
@@ -79,23 +90,54 @@ class Saving:
     bytes: float
     macs: float
 
+    @property
+    def price(self) -> float:
+        """Multiply-adds for a byte; what is chosen saves some."""
+        return self.macs / self.bytes
+
 
 _S = TypeVar("_S", bound=Saving)
 
 
 class Allowed:
-    """The multiply-adds that numbers as parameters may still take of a program."""
+    """The multiply-adds that sharing may still take of a program, and the most of them that a byte is worth."""
 
     def __init__(self, steps: Iterable[Call | Fill], target: Target) -> None:
-        self._all = target.compact or target.lanes <= 1
+        self.free = target.compact or target.lanes <= 1
         self._least = least_saving(target) or 0
         self._left = MOST_SLOWER * sum(map(macs, steps))
+        self._spare = 0.0
+        self._price = math.inf
 
-    def chosen(self, found: Iterable[_S]) -> Iterator[_S]:
-        """What is worth it, those first that save most for what they take, as long as the network is hardly slower.
-        """
-        worthy = [s for s in found if s.bytes >= self._least]
-        for saving in sorted(worthy, key=lambda s: s.macs / s.bytes):  # stable: all are 0 without vectors
-            if self._all or saving.macs <= self._left:
+    def worthy(self, found: Iterable[_S]) -> list[_S]:
+        """What saves enough bytes, the cheapest first. The order of what is free is kept."""
+        return sorted((s for s in found if s.bytes >= self._least), key=lambda s: s.price)
+
+    def set_price(self, found: Iterable[Saving]) -> None:
+        """Decide how much a byte may take, by all that the stages of sharing may find."""
+        self._price, spare = 0.0, self._left
+        for saving in self.worthy(found):
+            if saving.macs > spare:
+                break
+            self._price = saving.price
+            spare -= saving.macs
+        self._left, self._spare = self._left - spare, spare
+
+    def affordable(self, found: Iterable[_S]) -> list[_S]:
+        """What is worth its price."""
+        return [s for s in self.worthy(found) if self.free or s.price <= self._price]
+
+    def chosen(self, found: Iterable[_S], last: bool = False) -> Iterator[_S]:
+        """What is worth its price, those first that save most for what they take, as long as the network is hardly
+        slower; and what can be spared for more. The ``last`` stage leaves nothing to others."""
+        if last:
+            self._left, self._spare, self._price = self._left + self._spare, 0.0, math.inf
+        for saving in self.worthy(found):
+            if self.free:
+                yield saving
+            elif saving.price <= self._price and saving.macs <= self._left:
                 self._left -= saving.macs
+                yield saving
+            elif saving.macs <= self._spare:
+                self._spare -= saving.macs
                 yield saving

@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mccompile.codegen import kernels
+from mccompile.codegen import printed as printing
 from mccompile.codegen.binding import KernelContext
 from mccompile.codegen.call_form import call_form
-from mccompile.codegen.kernels import kernel_text
+from mccompile.codegen.printed import kernel_text
 from mccompile.driver import Compilation, Options, compile_program
 from mccompile.ir import expr as ex
 from mccompile.ir.graph_text import parse_graph
@@ -57,9 +57,9 @@ def test_calls_of_one_form_are_printed_once(target: str, monkeypatch: pytest.Mon
         printed.append(context.call.kernel)
         return kernel_text(context, of)
 
-    monkeypatch.setattr(kernels, "kernel_text", counted)
+    monkeypatch.setattr(printing, "kernel_text", counted)
     once, count = compiled(target).facts, len(printed)
-    monkeypatch.setattr(kernels, "call_form", lambda call: None)
+    monkeypatch.setattr(printing, "call_form", lambda call: None)
     apart = compiled(target).facts
     assert once is not None
     assert apart is not None

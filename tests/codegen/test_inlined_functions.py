@@ -61,7 +61,7 @@ def test_the_program_is_the_same(compiler: str, tmp_path: Path, monkeypatch: pyt
     onnx.save(m.model([x]), tmp_path / "net.onnx")
     target = needs_target("x86-64-v3")
     mccompile.compile(tmp_path / "net.onnx", tmp_path / "plain", target=target)
-    with mock.patch("mccompile.codegen.kernels.MOST_LETTERS", 0):
+    with mock.patch("mccompile.codegen.sharing.MOST_LETTERS", 0):
         mccompile.compile(tmp_path / "net.onnx", tmp_path / "one", target=target)
     assert "_any(" in (tmp_path / "one" / "net.c").read_text()
     data = np.random.default_rng(0).standard_normal((6, 40)).astype(np.float32)

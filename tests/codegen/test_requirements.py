@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mccompile.codegen.binding import KernelContext
-from mccompile.codegen.kernels import kernel_text
+from mccompile.codegen.printed import kernel_text
 from mccompile.driver import Compilation, Options, compile_program
 from mccompile.ir import expr as ex
 from mccompile.ir.errors import InternalError

@@ -13,7 +13,7 @@ from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented
 
 import mccompile.kernel_passes.share_code as sharing
 from mccompile.codegen.binding import KernelContext
-from mccompile.codegen.kernels import kernel_text
+from mccompile.codegen.printed import kernel_text
 from mccompile.driver import Options
 from mccompile.ir.graph import Graph
 from mccompile.ir.graph_text import parse_graph

@@ -1,0 +1,200 @@
+"""Steps of a program as the text of C functions, each rendered for itself."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+from itertools import chain
+
+from mccompile._dataclass import dataclass
+from mccompile.codegen import loops
+from mccompile.codegen.binding import KERNEL_NAME, BoundView, Head, KernelContext
+from mccompile.codegen.c_expr import literal
+from mccompile.codegen.call_form import call_form
+from mccompile.codegen.code import extent_name
+from mccompile.codegen.foreign import foreign_call
+from mccompile.codegen.loops import part_numbers
+from mccompile.codegen.one_lane import vectors_for
+from mccompile.codegen.scaled import scaled_channels
+from mccompile.codegen.shared_numbers import mentioned, with_parameters
+from mccompile.codegen.templates import render
+from mccompile.codegen.uses import printed_names
+from mccompile.codegen.words import Words
+from mccompile.ir.dims import polynomial, symbols
+from mccompile.ir.errors import InternalError
+from mccompile.ir.kernel import Call, Fill, number_names
+from mccompile.ir.views import View, whole
+from mccompile.targets.target import Target
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """A kernel in which `KERNEL_NAME` stands for its name."""
+
+    head: Head
+    text: str
+    uses: frozenset[str]
+    tables: tuple[tuple[str, str], ...] = ()
+
+def _fill(step: Fill, external: bool) -> Rendered:
+    view = BoundView("y0", step.view)
+    value = view.uses.say(literal(step.value, view.dtype))
+    count = ", int32_t count" if _is_whole(step) else ""
+    head = Head(KERNEL_NAME, f"{view.ctype} *{view.name}{count}", external=external)
+    seen = {"head": head.definition, "y": view, "value": value, "counted": bool(count)}
+    text = render("fill/generic.c.j2", k=loops, **seen)
+    return _with_extents(_known_to_write(Rendered(head, text, frozenset(view.uses.names))), _fill_numbers(step))
+
+
+def _is_whole(step: Fill) -> bool:
+    """Whether a whole tensor is filled whose extents vary: it is told how many elements that are."""
+    view = step.view
+    return view.varies and view.offset == 0 and view.count == math.prod(view.buffer.extents)
+
+
+def _fill_numbers(step: Fill) -> dict[str, int]:
+    """`_symbols` of a step that fills a part of a tensor."""
+    view = step.view
+    return {} if _is_whole(step) else _by_name(view.shape, view.strides)
+
+
+def _with_extents(made: Rendered, known: Mapping[str, int]) -> Rendered:
+    """The kernel with the symbols of extents that its text mentions as C parameters, of all functions that need them.
+    """
+    names = mentioned(made.text, list(known))
+    if not names:
+        return made
+    params = ", ".join([made.head.params, *(f"int32_t {n}" for n in names)])
+    return replace(made, head=replace(made.head, params=params), text=with_parameters(made.text, names))
+
+
+def _symbols(call: Call) -> dict[str, int]:
+    """What the numbers of a call depend on, by the name of the C parameter."""
+    return _by_name(number_names(call).values())
+
+
+def _by_name(*numbers: Iterable[int]) -> dict[str, int]:
+    """The symbols that numbers depend on, by the name of the C parameter."""
+    return {extent_name(s.name): polynomial({(s,): 1}) for s in symbols(*chain(*numbers))}
+
+
+def kernel_text(context: KernelContext, target: Target) -> str:
+    """What the template of a call prints, `KERNEL_NAME` in place of its name."""
+    family, variant = context.call.kernel.split(".")
+    return render(
+        f"{family}/{variant}.c.j2",
+        fn=KERNEL_NAME, k=context, x=context.x, y=context.y, op=context.op, p=context.p, target=target,
+        foreign_call=partial(foreign_call, uses=context.uses),
+        v=vectors_for(context, target), words=Words(context),
+        scaled_channels=partial(scaled_channels, context), use=context.uses.use, say=context.uses.say,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Printed:
+    """A kernel, and the C parameters that its template asked for of those that the call may have."""
+
+    made: Rendered
+    args: tuple[str, ...]
+
+
+def _call(step: Call, plain: frozenset[int], target: Target, external: bool) -> _Printed:
+    """The text of a call, without the C parameters that its template turned out not to ask for."""
+    context = KernelContext(step, plain, external)
+    text = kernel_text(context, target)
+    printed = tuple(a for a in step.args if a in context.uses.numbers)
+    if printed != step.args:
+        return _call(replace(step, args=printed), plain, target, external)
+    if context.declared is None:
+        raise InternalError(f"{step.kernel} has no head")
+    tables = tuple(sorted(context.uses.tables.items()))
+    uses = frozenset(printed_names(context.uses.names, text, *context.uses.tables.values()))
+    made = _known_to_write(Rendered(context.declared, text, uses, tables))
+    return _Printed(_with_part(_with_extents(made, _symbols(step)), step), step.args)
+
+
+def _known_to_write(made: Rendered) -> Rendered:
+    """The kernel with the word in front of all that it and its parts do by which gcc 12 cannot overlook that they do
+    it."""
+    head, lines = "", []
+    for line in made.text.split("\n"):
+        head = line if line[:1].isalpha() and "(" in line else head
+        lines.append(line)
+        if line == "{":
+            lines += ["    MCC_WRITES();"] if _is_of_kernel(head) else []
+            head = ""
+    return replace(made, text="\n".join(lines), uses=made.uses | {"MCC_WRITES"})
+
+
+def _is_of_kernel(head: str) -> bool:
+    """Whether the first line of a function is that of a kernel or of a part of it: one that gives no number, and that
+    is called. What is always inlined is no call."""
+    result, name = ["", "", *head.partition("(")[0].split()][-2:]
+    called = name.startswith(KERNEL_NAME) and not head.startswith("MCC_INLINE")
+    return called and result in ("void", "mcc_status")
+
+
+def _with_part(made: Rendered, call: Call) -> Rendered:
+    """The kernel of a call in parts, which is told the turns of its loop that it makes."""
+    if call.parts is None:
+        return made
+    names = part_numbers(call.parts)
+    if mentioned(made.text, names) != list(names):
+        raise InternalError(f"the template of {call.kernel} has no loop over {call.parts.loop} to share out")
+    params = ", ".join([made.head.params, *(f"int32_t {n}" for n in names)])
+    return replace(made, head=replace(made.head, params=params), text=with_parameters(made.text, names))
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step as it is rendered, and what its function is called with."""
+
+    step: Call | Fill
+    made: Rendered
+    pointers: tuple[View, ...]
+    numbers: tuple[int | str, ...] = ()
+    plain: frozenset[int] = frozenset()
+
+    @property
+    def kernel(self) -> str:
+        return "fill.generic" if isinstance(self.step, Fill) else self.step.kernel
+
+
+class Printer:
+    """Renders the steps of programs for one target; calls of one form (`call_form`) once."""
+
+    def __init__(self, target: Target, external: bool) -> None:
+        self.target = target
+        self.external = external
+        self._known: dict[object, _Printed] = {}
+
+    def step(self, step: Call | Fill, plain: frozenset[int]) -> Step:
+        """A step as it is rendered for itself; ``plain`` inputs share memory with a result."""
+        numbers: tuple[int | str, ...]
+        if isinstance(step, Fill):
+            made = _fill(step, self.external)
+            numbers = (step.view.count,) if _is_whole(step) else _extents(made, _fill_numbers(step))
+            return Step(step, made, (step.view,), numbers)
+        printed = self._call(step, plain)
+        call = step if printed.args == step.args else replace(step, args=printed.args)
+        scratch = () if call.scratch is None else (whole(call.scratch),)
+        values = number_names(call)
+        numbers = tuple(values[a] for a in call.args)
+        turns = () if call.parts is None else part_numbers(call.parts)
+        numbers = (*numbers, *_extents(printed.made, _symbols(call)), *turns)
+        return Step(call, printed.made, (*call.views(), *scratch), numbers, plain)
+
+    def _call(self, step: Call, plain: frozenset[int]) -> _Printed:
+        form = call_form(step)
+        if form is None:
+            return _call(step, plain, self.target, self.external)
+        if (form, plain) not in self._known:
+            self._known[form, plain] = _call(step, plain, self.target, self.external)
+        return self._known[form, plain]
+
+
+def _extents(made: Rendered, known: Mapping[str, int]) -> tuple[int, ...]:
+    """The symbols that a kernel is given, as extents."""
+    return tuple(known[n] for n in mentioned(made.text, list(known)))
