@@ -7,6 +7,7 @@ import numpy as np
 from mccompile.codegen.savings import MOST_SLOWER, SLOWER, Allowed, Saving, macs, results
 from mccompile.codegen.shared_functions import functions_alike, functions_beside, shared_functions
 from mccompile.ir.graph_text import parse_graph
+from mccompile.ir.kernel import Call, Fill
 from mccompile.ops.registry import lookup
 from mccompile.targets.target import at_level, resolve
 from tests.support.compiled import compiled_graph
@@ -19,7 +20,7 @@ def _texts(loop: str = "") -> list[str]:
     return [FUNCTION % (loop, i, value) + KERNEL % i for i, value in ((3, "0.5f"), (4, "2.0f"))]
 
 
-def test_what_saves_most_for_what_it_takes_comes_first() -> None:
+def _steps_of_a_product() -> list[Call | Fill]:
     weights = np.arange(3200.0).reshape(100, 32).tolist()
     flat = ", ".join(str(v) for row in weights for v in row)
     text = f"""
@@ -31,7 +32,11 @@ graph @g(%x: f32[64,100]) {{
 """
     program = compiled_graph(parse_graph(text, lookup), "O2", "g", target="x86-64-v3").compilation.program
     assert program is not None
-    steps = list(program.body.linear())
+    return list(program.body.linear())
+
+
+def test_what_saves_most_for_what_it_takes_comes_first() -> None:
+    steps = _steps_of_a_product()
     work = sum(map(macs, steps))
     assert work == 64 * 100 * 32
     most = MOST_SLOWER * work
@@ -40,6 +45,37 @@ graph @g(%x: f32[64,100]) {{
     assert list(Allowed(steps, target).chosen(found)) == [found[1], found[0]]
     assert list(Allowed(steps, at_level(target, "Os")).chosen(found)) == [found[3], found[1], found[0], found[2]]
     assert SLOWER * sum(map(results, steps)) > most, "100 products are too few for numbers"
+
+
+def test_stages_buy_at_one_price() -> None:
+    steps = _steps_of_a_product()
+    unit = MOST_SLOWER * sum(map(macs, steps)) / 10
+    cheap, fair, dear, small = (Saving(b, m * unit) for b, m in ((1000, 1), (3000, 6), (2000, 5), (500, 1.5)))
+    allowed = Allowed(steps, resolve("x86-64-v3"))
+    allowed.set_price([dear, fair, small, cheap])
+    assert allowed.affordable([dear, fair, small, cheap]) == [cheap, fair]
+    assert list(allowed.chosen([dear, small])) == [small], "what is to spare"
+    assert list(allowed.chosen([fair])) == [fair], "is left for it by the stage before"
+    assert list(allowed.chosen([dear, cheap], last=True)) == [cheap]
+
+
+def test_the_last_stage_leaves_nothing() -> None:
+    steps = _steps_of_a_product()
+    most = MOST_SLOWER * sum(map(macs, steps))
+    cheap, dear = Saving(1000, 0.4 * most), Saving(1000, 0.7 * most)
+    allowed = Allowed(steps, resolve("x86-64-v3"))
+    allowed.set_price([cheap, dear])
+    assert allowed.affordable([dear]) == []
+    assert list(allowed.chosen([dear], last=True)) == [dear], "nothing was found at the price"
+
+
+def test_nothing_is_affordable_where_all_is_too_dear() -> None:
+    steps = _steps_of_a_product()
+    allowed = Allowed(steps, resolve("x86-64-v3"))
+    dear = Saving(1000, 2 * MOST_SLOWER * sum(map(macs, steps)))
+    allowed.set_price([dear])
+    assert allowed.affordable([dear]) == []
+    assert list(allowed.chosen([dear], last=True)) == []
 
 
 def test_functions_are_given_numbers_only_if_they_were_chosen() -> None:
