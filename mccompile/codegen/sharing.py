@@ -272,5 +272,5 @@ def with_less_code(steps: list[Step], printer: Printer) -> tuple[list[Step], dic
         beside = _numbered(steps, functions_beside([s.made.text for s in steps])) if parts else ()
         allowed.set_price([*joins, *_compactable(steps, joins, target), *beside])
         steps = _compacted(steps, allowed.affordable(joins), printer, allowed)
-    joined = _joined(steps, printer, allowed)
-    return _parted(joined, allowed) if parts else (joined, {})
+    steps = _joined(steps, printer, allowed)
+    return _parted(steps, allowed) if parts else (steps, {})
