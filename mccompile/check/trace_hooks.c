@@ -18,7 +18,7 @@ void mcc_trace_step(unsigned step, const void *data, size_t bytes)
     for (size_t i = 0; i < table_count; ++i) {
         mcc_trace_slot *const slot = &table[i];
 
-        if ((slot->step == step) && (slot->data == data) && (slot->bytes == bytes)) {
+        if ((slot->step == step) && (slot->data == data) && (bytes <= slot->bytes)) {
             (void)memcpy(slot->copy, data, bytes);
             slot->hits += 1u;
         }

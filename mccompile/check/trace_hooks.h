@@ -5,7 +5,8 @@
 
 #include <stddef.h>
 
-/* One result to keep: what step `step` leaves at `data`. `copy` has `bytes` bytes; `hits` counts the copies made. */
+/* One result to keep: what step `step` leaves at `data`. `copy` has `bytes` bytes, which it has at most: of a caller's
+ * output whose extents are never at their largest together, less. `hits` counts the copies made. */
 typedef struct mcc_trace_slot {
     const void *data;
     void *copy;

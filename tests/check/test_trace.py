@@ -105,7 +105,8 @@ def test_other_kinds_and_sizes_are_skipped_and_reshapes_compared_flat(tmp_path: 
     assert trace(network, inputs, Expected({"y": y[:, :3]}, {})).skipped == ("y",)
 
 
-def test_extents_that_are_never_so_large_together_are_skipped(tmp_path: Path) -> None:
+@pytest.mark.parametrize("io", ["arena", "caller"])
+def test_extents_that_are_never_so_large_together_are_skipped(tmp_path: Path, io: str) -> None:
     """x[:, n:] of [n, 4] has [n, 4 - n] elements: 4 at most, and never those of [4, 3]."""
     nodes = [
         helper.make_node("Shape", ["x"], ["n"], end=1),
@@ -115,7 +116,7 @@ def test_extents_that_are_never_so_large_together_are_skipped(tmp_path: Path) ->
     inputs = {"x": (TensorProto.FLOAT, ["n", 4])}
     outputs = {"part": (TensorProto.FLOAT, ["n", "rest"]), "whole": (TensorProto.FLOAT, ["n", 4])}
     model = save(tmp_path / "net.onnx", nodes, inputs, outputs, {"end": np.array([2**31 - 1]), "axis": np.array([1])})
-    result = check(model, Options(target="generic", dims={"n": "1..4"}), per_layer=True)
+    result = check(model, Options(target="generic", dims={"n": "1..4"}, io=io), per_layer=True)
     assert result.ok, result.lines()
     assert result.trace is not None
     assert result.trace.skipped == ("part",)
