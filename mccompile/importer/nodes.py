@@ -284,8 +284,11 @@ class Converter:
             self.narrow.update(hidden)
         for name, kind in zip(node.outputs, result_types(node, inputs, hidden), strict=True):
             result = self.values.get(name)
-            if kind and isinstance(result, Value):
-                self.narrow[result] = kind
+            if not kind or not isinstance(result, Value):
+                continue
+            if result in self.graph.constants:  # of floats, where those of bfloat16 are taken for rounded
+                result = self.values[name] = self.graph.constant(name, as_computed(self.graph.array(result), kind))
+            self.narrow[result] = kind
 
     def _expand(self, node: OnnxNode, inputs: list[Value | None], depth: int) -> None:
         """Convert a node as what ONNX defines it to mean."""

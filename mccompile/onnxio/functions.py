@@ -237,6 +237,12 @@ class _Renamer:
 
     def node(self, node: OnnxNode, name: str, names: dict[str, str], prefix: str) -> OnnxNode:
         """A node called ``name`` that reads and defines ``names``, to which those of its results are added."""
+        captured = [n for n in node.inputs if n not in names]
+        if captured:
+            raise CompileError(
+                f"a graph in it reads {captured[0]!r} of the graph around it, which ONNX's definition does not know",
+                where=f"node {self._index} {prefix!r}", hint="make it a constant of that graph",
+            )  # fmt: skip
         inputs = tuple(names[n] for n in node.inputs)
         for n in node.outputs:
             if n not in names:

@@ -12,6 +12,7 @@ import pytest
 from onnx import NodeProto, TensorProto, helper
 
 import mccompile
+from mccompile.ir.errors import CompileError
 from mccompile.ir.small_floats import bf16_bits, bf16_values
 
 Array = np.ndarray[Any, Any]
@@ -87,3 +88,29 @@ def test_a_constant_operand_is_not_rounded_on_the_way_either(tmp_path: Path) -> 
         results.append(_results(tmp_path, nodes, {"v": Q[..., ::-1].copy()}, ["y"], halves=halves, level="O2")["y"])
     want, got = results
     assert (np.abs(got - want) <= np.abs(want) * 2.0**-8 * 1.001 + 1e-6).all()
+
+
+def test_a_constant_result_is_rounded(tmp_path: Path) -> None:
+    """What is cast of it is what the output of bfloat16 is."""
+    tensors = {c: helper.make_tensor(c, TensorProto.BFLOAT16, Q.shape, Q.reshape(-1).tolist()) for c in ("q", "k")}
+    constants = [n("Constant", [], [c], value=tensor) for c, tensor in tensors.items()]
+    attention = n("Attention", ["q", "k", "v"], ["y", "", "", "scores"])
+    nodes = [*constants, attention, n("Cast", ["scores"], ["wide"], to=TensorProto.FLOAT), n("Exp", ["wide"], ["z"])]
+    inputs = [helper.make_tensor_value_info("v", TensorProto.BFLOAT16, Q.shape)]
+    outputs = [helper.make_tensor_value_info("z", TensorProto.FLOAT, None)]
+    outputs += [helper.make_tensor_value_info(name, TensorProto.BFLOAT16, None) for name in ("y", "scores")]
+    graph = helper.make_graph(nodes, "g", inputs, outputs)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 24)], ir_version=11)
+    onnx.save(model, tmp_path / "net.onnx")
+    mccompile.compile(tmp_path / "net.onnx", tmp_path / "out", target="generic")
+    found = mccompile.load(tmp_path / "out").run({"v": bf16_bits(Q)})
+    np.testing.assert_allclose(found["z"], np.exp(bf16_values(found["scores"])), rtol=1e-6)
+
+
+def test_what_a_graph_of_flex_attention_captures_is_an_error(tmp_path: Path) -> None:
+    scores, changed = (helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in ("s", "t"))
+    change = helper.make_graph([n("Add", ["s", "bias"], ["t"])], "change", [scores], [changed])
+    node = n("FlexAttention", ["q", "k", "k"], ["y"], domain="ai.onnx.preview", score_mod=change)
+    given = {"q": Q, "k": K, "bias": _drawn(ROWS, KEYS)}
+    with pytest.raises(CompileError, match="reads 'bias' of the graph around it"):
+        _results(tmp_path, [node], given, ["y"], halves=False, level="O2")
