@@ -109,7 +109,7 @@ def result_types(node: OnnxNode, inputs: Sequence[Value | None], narrow: Mapping
     return [kinds.get(name, "") for name in variables[1]]
 
 
-_ROUNDS_WITHIN = ("Attention", "FlexAttention")
+_ROUNDS_WITHIN = ("Attention", "CausalConvWithState", "FlexAttention")
 """Operators whose definitions cast to their own type between their nodes."""
 
 

@@ -1,4 +1,5 @@
-"""Attention of bfloat16 is that of the same numbers in f32, rounded once: what its definition casts is not."""
+"""Attention of bfloat16, and its like, is that of the same numbers in f32, rounded once: what its definition casts is
+not."""
 
 from __future__ import annotations
 
@@ -60,6 +61,11 @@ FORMS: dict[str, tuple[list[NodeProto], dict[str, Array], list[str]]] = {
         ["y"],
     ),
     "flex": ([n("FlexAttention", ["q", "k", "k"], ["y"], domain="ai.onnx.preview")], {"q": Q, "k": K}, ["y"]),
+    "windows": (
+        [n("CausalConvWithState", ["x", "w", "b", "p"], ["y", "state"], activation="silu")],
+        {"x": _drawn(1, 4, 9), "w": _drawn(4, 1, 3), "b": _drawn(4), "p": _drawn(1, 4, 2)},
+        ["y", "state"],
+    ),
     "linear": (
         [n("LinearAttention", ["q", "k", "k"], ["y", ""], q_num_heads=2, kv_num_heads=2, update_rule="linear")],
         {"q": _drawn(1, ROWS, 2 * SIZE), "k": _drawn(1, ROWS, 2 * SIZE)},
