@@ -31,6 +31,19 @@ def array_of(what: str, given: Any) -> Array:
         raise UsageError(f"what is given for {what} is no array: {e}") from e
 
 
+def conversion(given: np.dtype[Any], wanted: np.dtype[Any]) -> str:
+    """How to make elements of one type those of another. Inputs of bfloat16, which C has not, take its bits.
+
+    >>> conversion(np.dtype(np.float64), np.dtype(np.float32))
+    'convert it: array.astype(np.float32)'
+    """
+    package = "np" if wanted.type.__module__ == "numpy" else wanted.type.__module__
+    way = f"convert it: array.astype({package}.{wanted.type.__name__})"
+    if wanted == np.uint16 and given.kind not in "biu":
+        way += "; or give the bits of bfloat16, if it is that: array.astype(ml_dtypes.bfloat16).view(np.uint16)"
+    return way
+
+
 def uniform(a: Array) -> bool:
     """Whether there are elements and all are equal, or all NaN. `np.unique` sorts them, and imports `numpy.ma`, which
     takes 2 % of the time of a small network.

@@ -13,7 +13,7 @@ import numpy as np
 
 from mccompile.interface.tensors import Quantisation
 from mccompile.ir.errors import CompileError, UsageError
-from mccompile.ir.scalar import array_of
+from mccompile.ir.scalar import array_of, conversion
 from mccompile.ir.types import DTYPES, TensorType
 from mccompile.run.emulate import FENCE_BYTES, EmulatedNet, Emulator, build_emulated, cross_tools
 from mccompile.run.firmware import build_firmware
@@ -456,12 +456,9 @@ class Network:
 
 
 def _way(given: Array, mine: Array) -> str:
-    """What to do about an array that does not fit. Inputs of bfloat16, which numpy has not, take the bits."""
+    """What to do about an array that does not fit."""
     if given.shape == mine.shape:
-        said = f"convert it: array.astype(np.{mine.dtype.name})"
-        if mine.dtype == np.uint16 and given.dtype.kind not in "biu":
-            said += "; or give the bits of bfloat16, if it is that: array.astype(ml_dtypes.bfloat16).view(np.uint16)"
-        return said
+        return conversion(given.dtype, mine.dtype)
     if given.ndim == mine.ndim:
         return "run it part by part, or compile the model for other extents: dims={...} or input_shapes={...}"
     return ""

@@ -16,8 +16,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from mccompile.ir.errors import UsageError
-from mccompile.ir.scalar import array_of
-from mccompile.onnxio import OnnxValue, dtype_of_array
+from mccompile.ir.scalar import array_of, conversion
+from mccompile.onnxio import OnnxValue, dtype_of_array, numpy_dtype
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Sample = dict[str, Array]
@@ -97,7 +97,7 @@ def _parts(array: Array, value: OnnxValue, kind: str, batch: int | None) -> list
     if value.dtype in NO_TENSORS:
         raise UsageError(f"{kind} {value.name!r} is of type {value.dtype}, of which no array is")
     if dtype_of_array(array) != value.dtype:
-        raise UsageError(what, hint=f"convert it: array.astype({_numpy_name(value.dtype)!r})")
+        raise UsageError(what, hint=conversion(array.dtype, numpy_dtype(value.dtype)))
     if value.shape is None:
         return [array]
     rank = len(value.shape)
@@ -119,9 +119,3 @@ def _fits(extents: Sequence[int], shape: Sequence[int | str | None]) -> bool:
 def _type_text(value: OnnxValue) -> str:
     shape = "" if value.shape is None else f"[{','.join('?' if e is None else str(e) for e in value.shape)}]"
     return f"{value.dtype}{shape}"
-
-
-def _numpy_name(dtype: str) -> str:
-    from mccompile.ir.types import DTYPES
-
-    return DTYPES[dtype].numpy.name if dtype in DTYPES else dtype

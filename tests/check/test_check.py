@@ -181,6 +181,14 @@ def test_arguments_that_do_not_fit_are_usage_errors(net: Path) -> None:
         check(net, GENERIC, inputs={"x": given()["x"].astype(np.float64)})
 
 
+@pytest.mark.parametrize("kind", ["f32", "bf16"])
+def test_numbers_for_an_input_of_bfloat16_are_told_of_its_bits(kind: str, tmp_path: Path) -> None:
+    port = (TensorProto.BFLOAT16, [3])
+    save(tmp_path / "bf16.onnx", [helper.make_node("Relu", ["x"], ["y"])], {"x": port}, {"y": port})
+    with pytest.raises(UsageError, match=r"its data .*\n.*bits of bfloat16.*view\(np.uint16\)"):
+        check(tmp_path / "bf16.onnx", GENERIC, inputs={"x": np.ones(3, np.float32).astype(numpy_dtype(kind))})
+
+
 def test_many_outputs_stay_within_25_lines(tmp_path: Path) -> None:
     names = [f"y{i}" for i in range(12)]
     nodes = [helper.make_node("Mul", ["x", f"c{i}"], [n]) for i, n in enumerate(names)]

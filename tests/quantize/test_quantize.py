@@ -246,7 +246,7 @@ WRONG = {
         {"image": np.zeros((2, 8, 8), np.float32)},
         "f32[?,1,8,8], its data f32[2, 8, 8]",
     ),
-    "another type": ({"image": np.zeros((2, 1, 8, 8))}, "astype('float32')"),
+    "another type": ({"image": np.zeros((2, 1, 8, 8))}, "astype(np.float32)"),
     "no sample": ({"image": np.zeros((0, 1, 8, 8), np.float32)}, "the data holds no sample"),
     "NaN": ({"image": np.full((1, 1, 8, 8), np.nan, np.float32)}, "NaN or infinity"),
 }
