@@ -14,7 +14,7 @@ import pytest
 from onnx import TensorProto
 
 from mccompile.ops.registry import front_ends
-from tests.support.compose.definite import Refused
+from tests.support.compose.definite import Refused, require_padding
 from tests.support.compose.drawn import composition
 from tests.support.compose.judge import expectations
 from tests.support.compose.network import Composition, Step
@@ -104,3 +104,22 @@ def test_what_has_no_one_answer_is_not_judged() -> None:
         values = dict(zip(step.inputs, map(np.asarray, operands), strict=True)) | {"y": np.zeros(1, np.int8)}
         with pytest.raises(Refused, match=why):
             Composition(steps=[step]).require_defined(values)
+
+
+@pytest.mark.parametrize("op", ["Conv", "FusedConv", "NhwcFusedConv", "MaxPool", "NhwcMaxPool", "QLinearConv"])
+def test_padding_of_less_than_nothing_is_known_of_every_window(op: str) -> None:
+    """Windows of one element that are three apart, beside those of three: of 8 elements two are left over."""
+    last = op.startswith("Nhwc")
+    image = np.zeros((1, 8, 8, 2) if last else (1, 2, 8, 8), np.float32)
+    place = 0 if "Pool" in op else 3 if op.startswith("QLinear") else 1
+    names = ("x", *(f"w{i}" for i in range(1, place + 1)))
+    for kernel, refused in (((1, 1), True), ((3, 3), False)):
+        own = {} if place else {"kernel_shape": kernel}
+        attrs = {"auto_pad": "SAME_UPPER", "strides": (3, 3), **own}
+        values = dict.fromkeys(names, image) | ({names[-1]: np.zeros((4, 2, *kernel))} if place else {})
+        step = Step(op, names, ("y",), attrs)
+        if not refused:
+            require_padding(step, values)
+            continue
+        with pytest.raises(Refused, match="less than nothing"):
+            require_padding(step, values)

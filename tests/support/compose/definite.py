@@ -173,7 +173,8 @@ def require_regular(step: Step, values: Arrays) -> None:
         raise Refused("a matrix is next to one without an inverse")
 
 
-WEIGHTS = {"Conv": 1, "ConvInteger": 1, "QLinearConv": 3}
+WEIGHTS = {"Conv": 1, "FusedConv": 1, "NhwcConv": 1, "NhwcFusedConv": 1, "ConvInteger": 1, "QLinearConv": 3}
+"""Where the weights of convolutions stand, [M,C,kernel..] in each layout of the image."""
 
 
 def require_padding(step: Step, values: Arrays) -> None:
@@ -184,7 +185,9 @@ def require_padding(step: Step, values: Arrays) -> None:
     kernel = step.attrs["kernel_shape"] if weights is None else values[step.inputs[weights]].shape[2:]
     rank = len(kernel)
     strides, dilations = step.attrs.get("strides", (1,) * rank), step.attrs.get("dilations", (1,) * rank)
-    spatial = values[step.inputs[0]].shape[2:]
+    last = step.attrs.get("channels_last") or step.op_type.startswith("Nhwc")
+    shape = values[step.inputs[0]].shape
+    spatial = shape[1:-1] if last else shape[2:]
     for k, s, d, extent in zip(kernel, strides, dilations, spatial, strict=True):
         if (-(-extent // s) - 1) * s + d * (k - 1) + 1 < extent:
             raise Refused("padding of less than nothing")

@@ -139,9 +139,9 @@ def _drawn_as(name: str) -> tuple[str, bool]:
 
 
 def _tell(name: str, seed: int, kind: str, text: str, args: argparse.Namespace) -> None:
-    """Print a failure and make it smaller."""
+    """Print a failure and make it smaller. Where our own drawing failed there is no network."""
     print(f"== {name} {seed} {kind}\n{text[:1500]}", flush=True)
-    if not args.no_reduce and _draws(name):
+    if not args.no_reduce and _draws(name) and kind != "harness":
         where = args.folder / "found" / f"{name}_{seed}"
         print(f"-- smaller, in {where}:\n{networks.keep(seed, *_drawn_as(name), kind, where)[:3000]}\n", flush=True)
 
