@@ -21,6 +21,7 @@ from mccompile.ir.files import resealed
 from mccompile.ir.graph import Graph
 from mccompile.ir.kernel import KernelModule
 from mccompile.ir.program import Program
+from mccompile.ir.small_floats import bf16_values
 from mccompile.targets.target import runs_here
 from tests.support.children import SLOW
 from tests.support.compose.definite import Refused
@@ -28,6 +29,7 @@ from tests.support.compose.network import Step
 from tests.support.fuzz import (
     arguments,
     blobs,
+    checks,
     files,
     hostile,
     kept,
@@ -312,6 +314,17 @@ def test_damage_of_each_kind_changes_a_file() -> None:
     for change in (files.message_changed, files.bytes_changed):
         assert sum(change(data, random.Random(seed)) != data for seed in range(20)) > 15
     assert {files.mutant(seed)[1].split(": ")[-1] for seed in range(12)} >= {"message", "bytes"}
+
+
+def test_networks_of_bfloat16_are_checked_by_their_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "DRAWN", ("halves",))
+    assert list(outcomes([checks.attack(10)])) == [("ok", "")]
+
+
+def test_what_is_expected_of_bfloat16_is_bits_that_are_nothing_like_it() -> None:
+    c = FamilyComposer(0, (), halves=True)
+    wrong = checks._wrong(c.net, {"y": np.array([1, -3], np.float32), "i": np.array([1], np.int32)})
+    assert {n: bf16_values(a).tolist() for n, a in wrong.items()} == {"y": [29.0, 25.0]}
 
 
 DAMAGE = [files, numbers, texts, blobs, arguments]

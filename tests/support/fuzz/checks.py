@@ -24,26 +24,35 @@ from mccompile.check.judged import WRONG
 from mccompile.check.reference import Array
 from mccompile.driver import Options
 from mccompile.ir.errors import CompileError, InternalError, UsageError
+from mccompile.ir.small_floats import bf16_bits
 from tests.support.compose.definite import Refused
 from tests.support.compose.judge import Arrays
+from tests.support.fuzz import tooled
 from tests.support.fuzz.attempt import attempt, expectations
 from tests.support.fuzz.family import Family
 from tests.support.fuzz.further import NOTHING_MORE
 from tests.support.fuzz.guarded import Outcome, Work
 from tests.support.fuzz.isolated import Say
-from tests.support.fuzz.profiles import family
+from tests.support.fuzz.profiles import PROFILES, family
 from tests.support.fuzz.programs import options_of
 from tests.support.fuzz.setting import NARROW_LEVELS, Setting, extents_of, setting_of, two_of
 
-DRAWN = ("extents", "control", "cells", "state", "quant", "ints", "floats", "newest", "text", "all")
-KEPT = ("opt_level", "dims", "random", "state", "requant", "exact", "embed", "keep_inputs", *NARROW_LEVELS)
-"""Options that networks of this attack have."""
+DRAWN = (*PROFILES, tooled.NAME)
+KEPT = (
+    "opt_level", "dims", "random", "state", "requant", "exact", "embed", "keep_inputs", "ram", "memory",
+    "stream_rows", "stepwise", "split_kernels", "string_bytes", "limits", *NARROW_LEVELS,
+)  # fmt: skip
+"""Options that networks of this attack have. `check` draws the longest run: limits say how long that may be."""
 
 
 def network_of(seed: int) -> tuple[Family, Setting]:
     """The network of a seed, and the setting that is checked: generic, by gcc, without what `KEPT` does not say."""
     name = f"checks {seed}"
-    net = family(seed, random.Random(name).choice(DRAWN), extents_of(name), two_of(name))
+    profile = random.Random(name).choice(DRAWN)
+    if profile == tooled.NAME:
+        net, _ = tooled.tooled(seed)
+    else:
+        net = family(seed, profile, extents_of(name), two_of(name))
     drawn = setting_of(name, net)
     options = {k: v for k, v in drawn.options.items() if k in KEPT and v != "auto"}
     return net, replace(
@@ -63,7 +72,7 @@ def attack(seed: int) -> Work:
             return "none", str(e)[:200]
         say(setting.label)
         r = random.Random(f"checks of {seed}")
-        given = None if r.random() < 0.3 else expected[0][0].inputs
+        given = None if r.random() < 0.3 else _in_bits(net, expected[0][0].inputs)
         path = folder / "drawn.onnx"
         path.write_bytes(net.model().SerializeToString())
         own = {k: v for k, v in setting.arguments.items() if k in ("target", *KEPT)}
@@ -74,7 +83,7 @@ def attack(seed: int) -> Work:
                 found = check(path, options, inputs=given, per_layer=True, golden=golden)
                 refusal = _refusal(path, options, given) if golden and found.ok else ""
                 if given is not None and found.ok and not refusal and r.random() < 0.2:
-                    refusal = _taken(path, options, given, expected[0][0].values, r)
+                    refusal = _taken(path, options, given, _wrong(net, expected[0][0].values), r)
             except InternalError as e:
                 return "internal", f"{setting.label}\n{e}\n{traceback.format_exc(limit=-4)}"
             except (CompileError, UsageError) as e:
@@ -92,14 +101,24 @@ def attack(seed: int) -> Work:
     return work
 
 
-def _taken(path: Path, options: Options, given: Arrays, values: Arrays, r: random.Random) -> str:
+def _in_bits(net: Family, arrays: Arrays) -> dict[str, Array]:
+    """Inputs or outputs as `check` has them: those of bfloat16 are its bits."""
+    return {n: bf16_bits(a) if net.halves and a.dtype == np.float32 else a for n, a in arrays.items()}
+
+
+def _wrong(net: Family, values: Arrays) -> dict[str, Array]:
+    """Outputs of floats, each of which is nothing like it."""
+    floats = {n: a for n, a in values.items() if a.dtype in (np.float32, np.float64) and a.size}
+    finite = {n: a for n, a in floats.items() if np.isfinite(a).all()}
+    return _in_bits(net, {n: a + np.asarray(1 + 9 * np.abs(a).max(), a.dtype) for n, a in finite.items()})
+
+
+def _taken(path: Path, options: Options, given: Arrays, wrong: Arrays, r: random.Random) -> str:
     """What is said where an output that is expected to be nothing like it is found right."""
-    floats = [n for n, a in values.items() if a.dtype in (np.float32, np.float64) and a.size and np.isfinite(a).all()]
-    if not floats:
+    if not wrong:
         return ""
-    name = r.choice(floats)
-    wrong = values[name] + np.asarray(1 + 9 * np.abs(values[name]).max(), values[name].dtype)
-    found = check(path, options, inputs=given, expect={name: wrong}, per_layer=r.random() < 0.5)
+    name = r.choice(list(wrong))
+    found = check(path, options, inputs=given, expect={name: wrong[name]}, per_layer=r.random() < 0.5)
     return "\n".join([f"{name} is expected to be another", *found.lines()]) if found.ok else ""
 
 
