@@ -71,17 +71,18 @@ def range_of(terms: Terms) -> Range:
     if extremes and sum(map(_extremes_in, atoms)) <= MAX_EXTREMES:
         # those first that are in no other, which would be taken for another number there
         outer = (a for a in extremes if not any(_is_within(a, other) for other in atoms))
-        return _within_both(_range_without(terms, next(outer, extremes[0])), _range_of_ends(terms, atoms))
+        first = next(outer, extremes[0])
+        found = _within_both(_range_without(terms, first), _range_of_ends(terms, atoms))
+        around = [a for a in atoms if isinstance(a, Quotient) and _is_within(first, a)]
+        return _within_rest(found, terms, [q for q in around if _stands_with_others(terms, atoms, q)])
     counters = [a for a in atoms if isinstance(a, Symbol) and a.under and _is_linear(terms, a)]
     if counters:  # it is least and largest where the counter is at an end
-        first, count = counters[0], counters[0].under[0]
+        counter, count = counters[0], counters[0].under[0]
         last = ordered(combined(count.terms, terms_of(1), -1))
-        ends = [replaced(terms, first, end) for end in (terms_of(first.low), last)]
+        ends = [replaced(terms, counter, end) for end in (terms_of(counter.low), last)]
         return _hull([range_of(_where_positive(count, end)) for end in ends])
-    found = _range_of_ends(terms, atoms)
-    for q in [a for a in atoms if isinstance(a, Quotient) and _stands_with_others(terms, atoms, a)][:1]:
-        found = _within_both(found, _range_by_rest(terms, q))
-    return found
+    quotients = [a for a in atoms if isinstance(a, Quotient) and _stands_with_others(terms, atoms, a)]
+    return _within_rest(_range_of_ends(terms, atoms), terms, quotients)
 
 
 def _within_both(one: Range, other: Range) -> Range:
@@ -187,6 +188,11 @@ def _stands_with_others(terms: Terms, atoms: list[Atom], q: Quotient) -> bool:
     own = symbols_of(q)
     once = all(m.count(q) <= 1 for m, _ in terms)
     return once and any(s in own for a in atoms if a != q for s in symbols_of(a))
+
+
+def _within_rest(found: Range, terms: Terms, quotients: list[Quotient]) -> Range:
+    """What is found of a sum, and what the first of some quotients in it tells."""
+    return _within_both(found, _range_by_rest(terms, quotients[0])) if quotients else found
 
 
 def _range_by_rest(terms: Terms, q: Quotient) -> Range:
