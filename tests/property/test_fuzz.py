@@ -349,11 +349,12 @@ def test_what_c_leaves_undefined_is_found(monkeypatch: pytest.MonkeyPatch) -> No
     ports = [helper.make_tensor_value_info(name, TensorProto.INT32, [4]) for name in ("a", "b", "y")]
     graph = helper.make_graph([helper.make_node("Div", ["a", "b"], ["y"])], "quotient", ports[:2], ports[2:])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=10)
-    monkeypatch.setattr(hostile, "base", lambda _: model)
+    monkeypatch.setattr(hostile, "base", lambda *_: model)
+    monkeypatch.setattr(hostile, "TARGETS", ("generic",))
     compiled = hostile._compiled
 
-    def spoiled(model: onnx.ModelProto, folder: Path) -> bool:
-        made = compiled(model, folder)
+    def spoiled(model: onnx.ModelProto, folder: Path, target: str, level: str) -> bool:
+        made = compiled(model, folder, target, level)
         text = (folder / "out" / "net.c").read_text()
         plain = text.replace("if (b > 0 || b < -1) {", "{")
         assert plain != text

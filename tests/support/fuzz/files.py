@@ -4,7 +4,7 @@ the programs some run, and stay within their memory."""
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -244,13 +244,13 @@ def bytes_changed(data: bytes, r: random.Random) -> bytes:
 
 
 # -- the attack ---------------------------------------------------------------------------------------------------
-def base(r: random.Random) -> onnx.ModelProto:
-    """One operator, or a drawn network."""
+def base(r: random.Random, extents: Sequence[int] = ()) -> onnx.ModelProto:
+    """One operator, or a drawn network, in which an axis may be n of these extents."""
     rows = [f for f in front_ends().values() if f.sample is not None]
     while True:
         try:
             if r.random() < 0.3:
-                return family(r.randint(0, 10**6), r.choice(list(PROFILES)), ()).model()
+                return family(r.randint(0, 10**6), r.choice(list(PROFILES)), extents).model()
             front_end = r.choice(rows)
             assert front_end.sample is not None
             case = front_end.sample(SeededDraw(r.randint(0, 10**6)))

@@ -22,12 +22,16 @@ import mccompile
 from mccompile.ir.errors import CompileError
 from mccompile.run.memory import guarded_bytes
 from mccompile.run.network import Network
+from mccompile.targets.target import runs_here
+from tests.support.fuzz.family import MAIN
 from tests.support.fuzz.files import base
 from tests.support.fuzz.guarded import Outcome, Work
 from tests.support.fuzz.isolated import Say
+from tests.support.fuzz.setting import LEVELS
 
 TRAPS = ("-O1", "-w", "-fsanitize=undefined,float-cast-overflow", "-fsanitize-undefined-trap-on-error")
 RUNS = 12
+TARGETS = ("generic", "generic", *(t for t in ("native", "x86-64-v2") if runs_here(t)))
 FLOATS = (np.nan, np.inf, -np.inf, 3e38, -3e38, 2.0**31, -(2.0**31), 2.0**63, 1e10, -1e10, 1e-45, 0.0, -0.0, 0.5, 1.0)
 HALVES = (np.nan, np.inf, -np.inf, 65504.0, -65504.0, 6e-8, 0.0, -0.0, 0.5, 1.0)
 
@@ -37,15 +41,18 @@ def attack(seed: int) -> Work:
 
     def work(say: Say, folder: Path) -> Outcome:
         r = random.Random(f"hostile {seed}")
-        model = base(r)
-        text = ", ".join(n.op_type for n in model.graph.node)
-        if not any(_compiled(m, folder) for m in (_lifted(model, r), model)):
+        model = base(r, r.choice(((), (1, 4))))
+        how = r.choice(TARGETS), r.choice(LEVELS)
+        text = " ".join((*how, ", ".join(n.op_type for n in model.graph.node)))
+        if not any(_compiled(m, folder, *how) for m in (_lifted(model, r), model)):
             return "none", "refused"
         say(text)
         with mock.patch.dict(os.environ, {"CC": "gcc", "MCC_CACHE": str(folder / "cache")}):
             network = Network(folder / "out", TRAPS, allocate=guarded_bytes)
         for _ in range(RUNS):
             mild = r.random() < 0.5
+            if network.extents:
+                network.set_extents({name: r.choice((1, 4, MAIN)) for name in network.extents})
             inputs = {n: _drawn(a.shape, a.dtype, r, mild) for n, a in network.inputs.items()}
             shown = (f"{n}: {a.dtype}{list(a.shape)} {a.reshape(-1)[:16]}" for n, a in inputs.items())
             say("\n".join((text, *shown)))
@@ -72,10 +79,12 @@ def _lifted(model: onnx.ModelProto, r: random.Random) -> onnx.ModelProto:
     return made
 
 
-def _compiled(model: onnx.ModelProto, folder: Path) -> bool:
+def _compiled(model: onnx.ModelProto, folder: Path, target: str, level: str) -> bool:
     (folder / "net.onnx").write_bytes(model.SerializeToString())
+    named = {d.dim_param for v in model.graph.input for d in v.type.tensor_type.shape.dim if d.dim_param}
+    dims = dict.fromkeys(named, f"1..{MAIN}")
     try:
-        mccompile.compile(folder / "net.onnx", folder / "out", target="generic")
+        mccompile.compile(folder / "net.onnx", folder / "out", target=target, opt_level=level, dims=dims)
     except CompileError:
         return False
     return True
@@ -94,5 +103,5 @@ def _drawn(shape: tuple[int, ...], dtype: np.dtype[Any], r: random.Random, mild:
         numbers = [r.choice(ends) if not mild or r.random() < 0.125 else r.randint(0, 3) for _ in range(count)]
     else:
         numbers = [r.randint(0, 1) for _ in range(count)]
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         return np.array(numbers).astype(dtype).reshape(shape)
