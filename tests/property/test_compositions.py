@@ -95,10 +95,12 @@ def test_a_difference_that_one_rounding_makes_0_is_not_certain() -> None:
 
 def test_what_has_no_one_answer_is_not_judged() -> None:
     matrix, one, byte = np.array([[1, 2], [2, 4]], np.float32), np.float32(1), np.int8(0)
+    three, half = np.array([3], np.int8), np.float32(0.5)
     cases: list[tuple[Step, list[Any], str]] = [
         (Step("Inverse", ("x",), ("y",)), [matrix], "without an inverse"),
         (Step("QLinearSoftmax", tuple("xszto"), ("y",)), [byte, one, byte, one, byte], "256 steps"),
         (Step("QuantizeLinear", ("x", "s"), ("y",)), [matrix, np.float32(-1)], "0 or less"),
+        (Step("QLinearAdd", tuple("abcdefgh"), ("y",)), [three, half, byte, three, one, byte, one, byte], "a tie"),
     ]
     for step, operands, why in cases:
         values = dict(zip(step.inputs, map(np.asarray, operands), strict=True)) | {"y": np.zeros(1, np.int8)}

@@ -75,6 +75,7 @@ def require_one_answer(step: Step, values: Arrays) -> None:
     require_spread(step, values)
     require_windows(step, values)
     require_padding(step, values)
+    require_no_ties(step, values)
 
 
 FEW = 64
@@ -171,6 +172,26 @@ def require_regular(step: Step, values: Arrays) -> None:
         return
     if (np.linalg.cond(values[step.inputs[0]].astype(np.float64)) > 1e4).any():
         raise Refused("a matrix is next to one without an inverse")
+
+
+TIE = 3e-5
+"""So near to a tie, the order of operations in f32 says to which side a number of 8 bits is rounded."""
+
+
+def require_no_ties(step: Step, values: Arrays) -> None:
+    """Of sums and products of bytes, the text does not say whether the zero point is added before they are rounded,
+    nor whether scales are divided by each other first."""
+    if step.op_type not in ("QLinearAdd", "QLinearMul"):
+        return
+    a, a_scale, a_zero, b, b_scale, b_zero, scale, zero = (
+        values[n].astype(np.float64) if n else 0.0 for n in (*step.inputs, "")[:8]
+    )
+    left, right = (a - a_zero) * a_scale, (b - b_zero) * b_scale
+    steps = (left + right if step.op_type == "QLinearAdd" else left * right) / scale
+    info = np.iinfo(values[step.inputs[0]].dtype)
+    inside = (steps + zero > info.min - 1) & (steps + zero < info.max + 1)
+    if (np.abs(np.abs(steps - np.trunc(steps)) - 0.5) < TIE)[inside].any():
+        raise Refused("a tie")
 
 
 WEIGHTS = {"Conv": 1, "FusedConv": 1, "NhwcConv": 1, "NhwcFusedConv": 1, "ConvInteger": 1, "QLinearConv": 3}
