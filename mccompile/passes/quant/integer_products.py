@@ -86,11 +86,15 @@ def _obstacle(
         return "a scale varies along an axis that is summed over"
     if target.requant != "tflite":  # there, the product of scales is not rounded
         with np.errstate(over="ignore"):
-            scales = [scales[0] * scales[1]]
-        # Channels of nothing may have tiny scales; where all have, sums that are near 2^-126 would lose bits.
-        if not np.isfinite(scales[0]).all() or np.abs(scales[0]).max(initial=0) < np.finfo(np.float32).tiny:
+            together = scales[0] * scales[1]
+        least = np.finfo(np.float32).tiny
+        if not np.isfinite(together).all() or np.abs(together).max(initial=0) < least:
             return "the product of its scales has no normal number of f32"
+        if (np.abs(together) >= least).all():  # else some channels would lose bits
+            scales = [together]
     limit = _largest_sum(graph, node, pair)
+    if float(bound(limit)) * np.abs(scales[0].astype(np.float64)).max(initial=0) > np.finfo(np.float32).max:
+        return "its sum, scaled, has no number of f32"  # by the first of two scales, though not by both
     return pair, scales, I32 if bound(limit) < 2**31 else I64
 
 
