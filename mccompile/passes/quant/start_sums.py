@@ -74,9 +74,10 @@ def _obstacle(graph: Graph, node: Node, bias: Quantised, factors: Sequence[ex.Nu
         return f"it is {bias.integers.dtype}"
     if any(isinstance(f, ex.Var) and node.extras[f.index] not in graph.constants for f in factors):
         return "a scale is computed"
-    own = np.ones((), np.float32)
+    own = np.ones(())  # in f64: of denormal numbers, a product of f32 is another than the scale of the sum
     for f in factors:
-        own = own * (np.float32(f.value) if isinstance(f, ex.Num) else graph.array(node.extras[f.index]))
+        factor = np.float32(f.value) if isinstance(f, ex.Num) else graph.array(node.extras[f.index])
+        own = own * factor.astype(np.float64)
     given, own = np.broadcast_arrays(bias.scale, own)
     if not np.allclose(given, own, rtol=_ULPS, atol=0):
         return "it has another scale"
