@@ -4,15 +4,20 @@ these are defined to compute (`tflite/kernels/internal/common.cc`, `reference/`)
 from __future__ import annotations
 
 import math
+import warnings
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph
 from mccompile.ir.graph_text import parse_graph
+from mccompile.ir.types import I32
 from mccompile.ops.registry import lookup
-from mccompile.passes.analysis.tflite import Multiplier, _factor_between
+from mccompile.passes.analysis.forms import Form
+from mccompile.passes.analysis.tflite import Multiplier, Output, Reach, _factor_between, of_sum
 from mccompile.passes.manager import run_passes
 from mccompile.passes.pipeline import PIPELINES
 from mccompile.targets.target import resolve, rounding_as
@@ -278,3 +283,95 @@ def test_two_bytes_and_their_product_are_left() -> None:
     given = {"p": bytes_of(rng, (1, 16)), "q": bytes_of(rng, (1, 16))}
     expected = parse_graph(text, lookup).evaluate(given)["y"]
     assert np.abs(graph.evaluate(given)["y"].astype(int) - expected.astype(int)).max() <= 1
+
+
+def reals(kind: str, x: list[int], own: float, out: float, count: int) -> list[int]:
+    """Integers as a kernel scales them."""
+    if kind == "connected":
+        return [away(n * (own / out)) for n in x]
+    m, shift = quantize_multiplier(float(np.float32(own * count)) / out if count else own / out)
+    bits = min(count.bit_length() - 1, 32, 31 + shift) if count else 0
+    return [multiply(n, (m << bits) // count if count else m, shift - bits) for n in x]
+
+
+def drawn_ends(rng: np.random.Generator, channels: int) -> tuple[Array, Array]:
+    """Of sums, to the ends of 32 bits; a channel may have no sum but 0."""
+    bits = int(rng.integers(1, 33))
+    low, high = -rng.integers(0, 2 ** (bits - 1) + 1, channels), rng.integers(0, 2 ** (bits - 1), channels)
+    if rng.integers(4) == 0:
+        low[0] = high[0] = 0
+    return low, high
+
+
+@pytest.mark.parametrize("kind", ["connected", "conv", "mean"])
+def test_factors_from_nothing_to_far_beyond_32_bits_are_met_or_refused(kind: str) -> None:
+    """Of sums that reach to the ends of 32 bits, too."""
+    rng = np.random.default_rng(len(kind))
+    acc, met, refused = ex.acc(I32), 0, 0
+    node: Any = SimpleNamespace(op=SimpleNamespace(wants_channels_last=kind == "conv"))
+    for _ in range(250):
+        channels, z = int(rng.choice([1, 3])), zero(rng)
+        own = np.exp(rng.uniform(*rng.choice([(-150, 150), (-25, 25)]), channels))
+        out = float(np.float32(np.exp(rng.uniform(-103, 88)))) if rng.integers(2) else 1.0
+        low, high = drawn_ends(rng, channels)
+        count = int(rng.choice([4, 49, 1000])) if kind == "mean" else 0
+        given: list[Array] = []
+
+        def constant(array: Array, name: str, given: list[Array] = given, channels: int = channels) -> ex.Expr:
+            assert np.abs(array).max() < 2**31, name
+            given.append(np.broadcast_to(array, channels).astype(np.int32))
+            return ex.var(len(given) - 1, I32)
+
+        form, output = Form({acc: own if channels > 1 else own[0]}, np.zeros(())), Output(acc, out, z)
+        with warnings.catch_warnings(action="error"):
+            found = of_sum(node, acc, output, form, Reach(low, high), (-128, 127), count, True, constant)
+        met, refused = met + (not isinstance(found, str)), refused + isinstance(found, str)
+        if isinstance(found, str):
+            continue
+        for c in range(channels):
+            tried = [low[c], high[c], *range(-3, 4), *rng.integers(low[c], high[c] + 1, 8)]
+            x = np.unique(np.clip(tried, low[c], high[c]))
+            read = {ex.ACC: x.astype(np.int32), **{i: a[c] for i, a in enumerate(given)}}
+            got = np.broadcast_to(ex.evaluate(found, lambda i, read=read: read[i]), x.shape)
+            wanted = np.array([z + n for n in reals(kind, x.tolist(), own[c], out, count)], object)
+            np.testing.assert_array_equal(np.clip(got, -128, 127), np.clip(wanted, -128, 127).astype(np.int64))
+    assert met > 30
+    assert refused > 30
+
+
+@pytest.mark.parametrize("kind", ["-", "*"])
+def test_denormal_scales_are_those_of_f32(kind: str) -> None:
+    """1e-45 as f32 is 1.4e-45. No kernel has the product of two scales that f32 has not: rounded, it is a third
+    less."""
+    s, t, out = (1e-45, 3e-45, 1e-45) if kind == "-" else (1.5e-20, 1.4e-25, 1e-45)
+    numbers = np.arange(-5, 6).astype(np.int8)
+    text = f"""graph @g(%p: i8[11,11], %q: i8[11,11]) {{
+      %a = map(%p) {dequantised("x0", s, 1)} : f32[11,11]
+      %b = map(%q) {dequantised("x0", t, -2)} : f32[11,11]
+      %c = map(%a, %b) {{expr={{(x0 {kind} x1)}}}} : f32[11,11]
+      %y = map(%c) {quantised(out, 3)} : i8[11,11]
+      return %y
+    }}"""
+    graph, misses = lowered(text)
+    p, q = np.meshgrid(numbers, numbers, indexing="ij")
+    a, b = p.astype(int) - 1, q.astype(int) + 2
+    s, t, out = (float(np.float32(n)) for n in (s, t, out))
+    real = a * s / out - b * t / out if kind == "-" else a * b * (s * t / out)
+    got = graph.evaluate({"p": p, "q": q})["y"].astype(int) - 3
+    assert np.abs(got - real).max() <= 1
+    assert misses == ([] if kind == "-" else ["its scales leave the numbers of 32 bits"])
+
+
+def test_a_sum_scaled_by_the_first_of_two_scales_stays_finite() -> None:
+    """127 * 1e34 is a number of f32, as is each product by 127 * 1e-36: 16 * 127 * 127 * 1e34 is none."""
+    text = f"""graph @g(%q: i8[1,16]) {{
+      %b = const {literal(np.full(32, 127))} : i8[16,2]
+      %s = const [1e-36, 2e-36] : f32[2]
+      %x = map(%q) {dequantised("x0", 1e34, 0)} : f32[1,16]
+      %w = map(%b, %s) {{expr={{(f32(x0) * x1)}}}} : f32[16,2]
+      %y = matmul(%x, %w) : f32[1,2]
+      return %y
+    }}"""
+    graph, _ = lowered(text)
+    got = graph.evaluate({"q": np.full((1, 16), 127, np.int8)})["y"]
+    np.testing.assert_allclose(got[0], 16 * 127 * 127 * np.array([0.01, 0.02]), rtol=1e-5)

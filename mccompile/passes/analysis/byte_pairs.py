@@ -49,6 +49,8 @@ def is_of_elements(t: TensorType, target: Target) -> bool:
 
 def sum_in_integers(form: Form, cores: Mapping[ex.Expr, Array], wanted: Array, dtype: DType) -> ex.Expr | None:
     """Scaled integers, added, shifted and saturated, that are right for every pair of bytes."""
+    if max(abs(float(n)) for n in (form.offset, *form.terms.values())) >= 2.0**31:
+        return None  # it would fit no 32 bits
     real = form.offset + sum(form.terms[core] * a for core, a in cores.items())
     info = np.iinfo(dtype.numpy.name)
     for s in range(24, 3, -1):

@@ -169,6 +169,8 @@ def fit(scale: Array, offset: Array, f: Steps) -> tuple[Fixed, int] | str:
     """
     if not (np.isfinite(scale).all() and np.isfinite(offset).all() and (scale > 0).all()):
         return "a scale is no positive number"
+    if scale.min() < 1 / _MOST_REAL or max(scale.max(), np.abs(offset).max()) > _MOST_REAL:
+        return "a scale or an offset is far beyond the numbers of 32 bits"
     met = [_Met.of(_some(scale, of), _some(offset, of), f.part(of), f.ends) for of in parts(f.low.size)]
     found: tuple[Fixed, int] | str = "sums would not fit 32 bits"
     for raised in _RAISED:
@@ -255,6 +257,8 @@ _RAISED = (0, 4, 8, 12, 16)
 """Bits by which sums are raised, beside what their scale asks for: a large scale leaves the offset few bits."""
 _LARGEST_START = 2**24
 """What a sum may begin with to be nearer to the offset: of a tiny scale it would be much."""
+_MOST_REAL = 2.0**500
+"""Scales, their inverses and offsets, at most: what is computed of them are numbers of f64."""
 _FAR = 2.0**40
 """No sum with an offset so far away fits 32 bits, which `_compared` says."""
 _NEAR = 64

@@ -36,9 +36,8 @@ class Form:
     apart: bool = False
 
     def scaled(self, by: Array) -> Form:
-        with np.errstate(invalid="ignore"):  # what is infinite times zero is no number, which `form_of` looks for
-            terms = {core: scale * by for core, scale in self.terms.items()}
-            return replace(self, terms=terms, offset=self.offset * by)
+        terms = {core: scale * by for core, scale in self.terms.items()}
+        return replace(self, terms=terms, offset=self.offset * by)
 
     def plus(self, other: Form) -> Form:
         terms = dict(self.terms)
@@ -93,7 +92,8 @@ def form_of(body: ex.Expr, constant: Callable[[int], Array | None]) -> Form | st
                 return _combined(fn, left, right)
         return f"{e.fn if isinstance(e, ex.Apply) else 'a conversion'} is no sum of products"
 
-    found = walk(body, False)
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = walk(body, False)
     if isinstance(found, Form) and not all(np.isfinite(a).all() for a in (found.offset, *found.terms.values())):
         return "a scale or an offset is not finite"
     return found

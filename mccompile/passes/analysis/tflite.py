@@ -19,6 +19,7 @@ of tensors twice; average pools are divisions of integers. The source is LiteRT'
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -36,6 +37,15 @@ Constant = Callable[[Array, str], ex.Expr]
 
 ADDED_BITS = 20
 """By so many bits the operands of an addition are raised before they are scaled."""
+_MOST_UP = 30
+"""Bits by which the number 1 can be shifted left."""
+_MOST_ZERO = 2**16
+"""No zero point of bytes is so far away."""
+_MOST_FACTOR = 29
+"""Sums times 2^29 or more, rounded once, do not fit 32 bits, unless all are 0."""
+_F32_ULPS = 2.0**-21
+"""How far two operations on f32 may be from the real number, which denormal numbers are not."""
+_UNFIT = "its sum does not fit 32 bits"
 
 
 @dataclass(frozen=True)
@@ -61,7 +71,8 @@ class Multiplier:
     def scaled(self, x: Array) -> Array:
         """Integers times the factors, rounded twice. What leaves 32 bits, which is undefined there, stays at their
         end."""
-        raised = np.clip(np.ldexp(np.asarray(x, np.float64), np.maximum(self.shift, 0)), -(2.0**31), 2.0**31 - 1)
+        up = np.clip(self.shift, 0, 32)  # by 32 all but 0 leave them
+        raised = np.clip(np.ldexp(np.asarray(x, np.float64), up), -(2.0**31), 2.0**31 - 1)
         high = (raised.astype(np.int64) * self.m + 2**30) >> 31
         e = np.maximum(-self.shift, 0)
         return np.asarray(np.where(e > 0, (high + (1 << e >> 1) - (high < 0)) >> e, high))
@@ -80,8 +91,9 @@ class Reach:
 
 
 def _leaves(reach: Reach, up: int | Array) -> bool:
-    """Whether sums, shifted left, leave 32 bits. Further than by those nothing is shifted, nor can it be in 64."""
-    return bool((reach.most << np.minimum(up, 32) >= 2**31).any())
+    """Whether sums, or the number that they are multiplied by for it, leave 32 bits when they are shifted left."""
+    most = (2**31 - 1) >> np.minimum(up, _MOST_UP)
+    return bool(np.any(np.asarray(up) > _MOST_UP) or (reach.most > most).any())
 
 
 def _raised(x: ex.Expr, by: Array, constant: Constant) -> ex.Expr:
@@ -94,7 +106,7 @@ def _rounded_once(x: ex.Expr, f: Multiplier, reach: Reach, zero: Array, constant
     up = max(0, 33 - int(t.min()))
     s = t - 32 + up
     if _leaves(reach, up) or s.max() > 31:
-        return "its sum does not fit 32 bits"
+        return _UNFIT
     product = ex.apply("mulhi", _raised(x, np.array([1 << up]), constant), constant(f.m, "multiplier"))
     most = ((reach.most << up) * f.m >> 32) + 1
     return _divided(product, None, s, most, zero, constant)
@@ -102,7 +114,7 @@ def _rounded_once(x: ex.Expr, f: Multiplier, reach: Reach, zero: Array, constant
 
 def _nearest(real: Array, reach: Reach, cut: tuple[int, int]) -> Multiplier | str:
     """Factors with which (x * m + 2^(t - 1)) >> t is the integer nearest to x times a real factor, ties away from
-    zero, for every x and for results from one end of ``cut`` to the other.
+    zero, for every x and for results from one end of ``cut`` to the other. Real factors are below 2^29.
 
     The factor nearest to the real one is so but for few channels; there, each step j of the result says what m may
     be: x * m >= (j - 1/2) * 2^t at the least x that it is reached for, and less at x - 1.
@@ -155,7 +167,7 @@ def _rounded_twice(
     """zero + ((x * 2^raised * m + 2^30) >> 31, then by a power of two, ties away from zero)."""
     up = np.maximum(f.shift, 0) + 2 + raised
     if _leaves(reach, up):
-        return "its sum does not fit 32 bits"
+        return _UNFIT
     product = ex.apply("mulhi", _raised(x, 1 << up, constant), constant(f.m, "multiplier"))
     high = ex.apply("asr", ex.apply("add", product, ex.num(1, I32)), ex.num(1, I32))
     e = np.maximum(-f.shift, 0)
@@ -192,7 +204,11 @@ def output_of(body: ex.Expr, constant: Callable[[int], Array | None]) -> Output 
     """How an expression is quantised at its end; None if it is not, or not with one scale."""
 
     def number(e: ex.Expr) -> float | None:
-        array = np.asarray(e.value) if isinstance(e, ex.Num) else constant(e.index) if isinstance(e, ex.Var) else None
+        # Evaluated, a number is that of its own type: the text of a denormal one may be far from it.
+        array = (
+            ex.evaluate(e, lambda _: np.zeros(())) if isinstance(e, ex.Num)
+            else constant(e.index) if isinstance(e, ex.Var) else None
+        )  # fmt: skip
         return float(array.reshape(-1)[0]) if array is not None and array.size == 1 else None
 
     zero: float | None = 0.0
@@ -203,7 +219,9 @@ def output_of(body: ex.Expr, constant: Callable[[int], Array | None]) -> Output 
     match body:
         case ex.Apply(fn="rne", operands=(ex.Apply(fn=("div" | "mul") as fn, operands=(inner, by)),)):
             scale = number(by)
-            if scale is None or zero is None or zero != int(zero) or scale <= 0:
+            if scale is None or zero is None or not (zero.is_integer() and abs(zero) <= _MOST_ZERO):
+                return None
+            if not 0 < scale < math.inf:
                 return None
             if fn == "mul" and np.frexp(scale)[0] != 0.5:  # but for powers of two, its inverse is not known
                 return None
@@ -225,23 +243,30 @@ def of_sum(
         return "it adds what is no whole number of its sum's steps"
     own = np.atleast_1d(np.asarray(scale, np.float64))
     if count and node.op.wants_channels_last:
-        return _pooled(core, out, own, count)
+        return _pooled(core, out, own, count, reach)
     once = not count and not node.op.wants_channels_last and known
     ends = cut[0] - out.zero, cut[1] - out.zero
+    real = _ratio(own, out.scale)
+    if isinstance(real, str):
+        return real
     if once:
-        real = own / out.scale
         values = [np.sign(end) * np.floor(np.abs(end * real) + 0.5) for end in (reach.low, reach.high)]
         first, last = (np.clip(v, *ends).astype(np.int64) for v in values)
     else:
-        # The kernel of means has the scale of what is summed, an f32, apart from the number of elements.
-        mean = np.float32(own * max(count, 1)).astype(np.float64)
-        f = Multiplier.of(np.asarray(mean / out.scale)).over(count) if count else Multiplier.of(own / out.scale)
+        if count:
+            # The kernel of means has the scale of what is summed, an f32, apart from the number of elements.
+            real = _ratio(_as_f32(own * count), out.scale)
+            if isinstance(real, str):
+                return real
+        f = Multiplier.of(real).over(count) if count else Multiplier.of(real)
         first, last = (np.clip(f.scaled(end), *ends) for end in (reach.low, reach.high))
     varies = first != last
     # What is the same for all sums needs to fit nothing: a bias may be far beyond the ends of the type.
     narrowed = Reach(np.where(varies, reach.low, 0), np.where(varies, reach.high, 0))
     if once:
-        nearest = _nearest(np.broadcast_to(real, varies.shape), narrowed, ends)
+        if _leaves(narrowed, 0) or (varies & (real >= 2.0**_MOST_FACTOR)).any():
+            return _UNFIT
+        nearest = _nearest(np.where(varies, real, 1.0), narrowed, ends)
         if isinstance(nearest, str):
             return nearest
         f = nearest
@@ -252,10 +277,25 @@ def of_sum(
     return (_rounded_once if once else _rounded_twice)(core, f, narrowed, zero, constant)
 
 
-def _pooled(core: ex.Expr, out: Output, scale: Array, count: int) -> ex.Expr | str:
+def _as_f32(numbers: Array) -> Array:
+    """Numbers rounded to f32, of which large ones are infinite."""
+    with np.errstate(over="ignore"):
+        return np.asarray(numbers).astype(np.float32).astype(np.float64)
+
+
+def _ratio(scale: Array, by: float) -> Array | str:
+    """The factor from one scale to another; why there is none where it is 0 or infinite, as it is in no kernel."""
+    with np.errstate(over="ignore"):
+        real = np.asarray(scale / by)
+    return real if (np.isfinite(real) & (real > 0)).all() else "a factor is no positive number"
+
+
+def _pooled(core: ex.Expr, out: Output, scale: Array, count: int, reach: Reach) -> ex.Expr | str:
     """The mean of the integers themselves, ties away from zero: x and result have one scale and zero point."""
     if scale.size != 1 or not np.isclose(float(scale[0]) * count, out.scale, rtol=2.0**-22, atol=0):
         return "an average pool does not change the scale"
+    if (reach.most + count * (abs(out.zero) + 1) >= 2**31).any():
+        return _UNFIT
     raw = ex.apply("add", core, ex.num(count * out.zero, I32)) if out.zero else core
     above = ex.apply("gt", raw, ex.num(0, I32))
     half = ex.apply("select", above, ex.num(count // 2, I32), ex.num(-(count // 2), I32))
@@ -269,8 +309,13 @@ def of_pair(out: Output, form: Form, reaches: Mapping[ex.Expr, Reach], constant:
     zero, nothing = np.array([out.zero]), np.zeros(1, np.int64)
     if len(form.terms) == 1:
         ((core, scale),) = form.terms.items()
-        real = np.float32(np.float32(scale) / np.float32(out.scale))
-        return _rounded_twice(core, Multiplier.of(np.asarray(real)), reaches[core], zero, constant)
+        wanted = _ratio(np.asarray(scale, np.float64), out.scale)
+        if isinstance(wanted, str):
+            return wanted
+        real = _as_f32(_as_f32(np.asarray(scale)) / out.scale)
+        if not np.isclose(real, wanted, rtol=_F32_ULPS, atol=0):
+            return "its scales leave the numbers of 32 bits"
+        return _rounded_twice(core, Multiplier.of(real), reaches[core], zero, constant)
     if len(form.terms) != 2:
         return f"it is a sum of {len(form.terms)} products"
     (first, s), (second, t) = form.terms.items()
@@ -287,5 +332,8 @@ def of_pair(out: Output, form: Form, reaches: Mapping[ex.Expr, Reach], constant:
         parts.append(part)
         most = most + f.scaled(reaches[core].most << ADDED_BITS)
     total = ex.apply("add" if t > 0 else "sub", *parts)
-    f = Multiplier.of(np.asarray(unit / (2.0**ADDED_BITS * out.scale)))
+    whole = _ratio(np.asarray(unit), 2.0**ADDED_BITS * out.scale)
+    if isinstance(whole, str):
+        return whole
+    f = Multiplier.of(whole)
     return _rounded_twice(total, f, Reach(-most, most), zero, constant)
