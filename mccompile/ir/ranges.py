@@ -162,6 +162,11 @@ def ends_within(low: Array, high: Array, size: Array, dtype: DType) -> tuple[Arr
     return whole.low, whole.high
 
 
+def held(a: Range, dtype: DType) -> Range:
+    """The range of what is computed in ``dtype``: integers that leave it wrap, and may be any of it."""
+    return a if dtype.is_float else _fitting(a.low, a.high, dtype)
+
+
 def _fitting(low: Array, high: Array, dtype: DType) -> Range:
     """A range of integers, unbounded where they may wrap or are too large to be told apart."""
     least, most = _ends(dtype)

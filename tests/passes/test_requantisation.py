@@ -21,7 +21,7 @@ from mccompile.passes.analysis.forms import form_of
 from mccompile.passes.analysis.quantised import linear
 from mccompile.passes.analysis.sums import sum_range
 from mccompile.passes.manager import run_passes
-from mccompile.targets.target import resolve
+from mccompile.targets.target import resolve, rounding_as
 
 Array = np.ndarray[Any, np.dtype[Any]]
 CHANNELS = 320
@@ -219,6 +219,23 @@ def test_an_offset_far_beyond_the_ends_leaves_one_result() -> None:
     assert found[0].evaluate(np.array([[-9000], [0], [9000]])).tolist() == [[127]] * 3
 
 
+@pytest.mark.parametrize("scale", [1e-320, 1e-122, 1e-83, 1e-45, 1e-20, 1e-3, 3e3, 2.0**31, 1e38, 1e122, 1e300])
+def test_any_scale_and_offset_is_met_or_refused(scale: float) -> None:
+    for offset in (0.0, -128.0, 1e9, -1e20, 1e83, -1e308):
+        for low, high in ((-1, 1), (0, 0), (-500, 70000), (-(2**31), 2**31 - 1)):
+
+            def value(a: Array, of: Channels, offset: float = offset) -> Array:
+                with np.errstate(over="ignore"):
+                    return np.clip(np.rint(a.astype(np.float64) * scale + offset), -128, 127).astype(np.int64)
+
+            with warnings.catch_warnings(action="error"):
+                found = fit(np.array([scale]), np.array([offset]), Steps(value, np.array([low]), np.array([high])))
+            if isinstance(found, str):
+                continue
+            a = np.unique(np.clip([*range(-200, 200), *np.linspace(low, high, 200).astype(int)], low, high))[:, None]
+            assert np.abs(found[0].evaluate(a) - value(a, EVERY)).max() <= 1
+
+
 def test_what_is_no_step_function_of_the_real_result_is_refused() -> None:
     channel = replace(drawn(0), scale=0.01, rest=0.0, zero=0, ends=(-128, 127), low=-9000, high=9000)
     one = np.array([1.0])
@@ -408,6 +425,22 @@ def test_numbers_beyond_f32_stay_as_they_are(steps: str, target: str) -> None:
         with warnings.catch_warnings(action="error"):
             run_passes(graph, ("requantise",), target=resolve(target))
         assert np.array_equal(graph.evaluate({"a": a, "b": b})["y"], wanted)
+
+
+@pytest.mark.parametrize("requant", ["exact", "tflite"])
+def test_sums_that_wrap_reach_all_numbers(requant: str) -> None:
+    """68 * 255 * 127,000 is 2^31 and more: what is 127 for all sums from 0 on is less for the number it becomes."""
+    text = (
+        f"graph @g(%q: u8[1,68]) {{\n  %w = const {[127] * 68} : i8[68,1]\n"
+        "  %y = matmul(%q, %w) pre0{ i32(acc) } pre1{ (i32(acc) * i32(1000)) } "
+        "post0{ i8((rne(((f32(acc) * 1e-08) / 1.0)) + 127.0)) } : i8[1,1]\n  return %y\n}"
+    )
+    graph = parse_graph(text, lookup)
+    given = {"q": np.full((1, 68), 255, np.uint8)}
+    wanted = graph.evaluate(given)["y"]
+    assert wanted[0, 0] == 106
+    run_passes(graph, ("requantise",), target=rounding_as(resolve("generic"), requant))
+    assert graph.evaluate(given)["y"][0, 0] == wanted[0, 0]
 
 
 def test_scales_of_rows_meet_the_sums_of_every_column() -> None:

@@ -21,7 +21,7 @@ import numpy as np
 from mccompile._dataclass import dataclass
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node, Value
-from mccompile.ir.ranges import Range, anything, of_expression
+from mccompile.ir.ranges import Range, anything, held, of_expression
 from mccompile.ir.scalar import Array, uniform
 from mccompile.ir.types import BOOL, F32, I32, DType, broadcast_shapes
 from mccompile.kernels.model.lanes import lookup_pays
@@ -236,7 +236,8 @@ class _Work:
             return "its sum is a product of what is summed"
         reach, axis = sum_range(self.graph, self.node)
         channels = int(np.prod(shape)) if shape else 1
-        reach = beside(reach, axis, shape, self.node.result.type.rank)
+        (sums, *_) = self.node.op.infer(*self.node.operand_types())
+        reach = held(beside(reach, axis, shape, self.node.result.type.rank), sums.dtype)
         whole = of_expression(core, lambda i: reach if i == ex.ACC else self._range(i, e))
         count = max(whole.low.size, channels)
         low, high = (np.broadcast_to(end, count).astype(np.int64) for end in (whole.low, whole.high))
