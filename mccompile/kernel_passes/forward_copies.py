@@ -216,13 +216,12 @@ def _late_background(state: State, i: int, source: Buffer, place: Buffer) -> str
     if not makers:
         return None
     first, maker = makers[0]
-    for _, fill in state.around(place):
-        if isinstance(fill, Fill):
-            if fill.loops != maker.loops[: len(fill.loops)]:
-                return "a loop fills in the background"
-            late = [b for b in fill.asked() for k, s in state.around(b) if k >= first and b in s.written()]
-            if late:
-                return f"how far the background goes is counted later, in {late[0].name}"
+    for fill in state.fills(place):
+        if fill.loops != maker.loops[: len(fill.loops)]:
+            return "a loop fills in the background"
+        late = [b for b in fill.asked() for k, s in state.around(b) if k >= first and b in s.written()]
+        if late:
+            return f"how far the background goes is counted later, in {late[0].name}"
     return None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from mccompile._dataclass import dataclass
 from mccompile.ir.dims import bound
@@ -32,37 +32,52 @@ def copies(steps: Sequence[Step]) -> tuple[int, int]:
 class State:
     """Steps by their number at the start; those that are gone are None.
 
-    ``seen`` has, for all states, the steps that touch a buffer in any of them, so that few are looked at. ``carried``
-    are the buffers that loops change for their next turn, or for whoever is around: see `ir.turns`.
+    ``seen`` has, for all states, the steps that touch a buffer in any of them, so that few are looked at, ``filled``
+    those of them that are backgrounds. ``carried`` are the buffers that loops change for their next turn, or for
+    whoever is around: see `ir.turns`.
     """
 
     steps: tuple[Step | None, ...]
     seen: dict[Buffer, set[int]]
+    filled: dict[Buffer, set[int]]
     carried: frozenset[Buffer] = frozenset()
 
     @classmethod
     def of(cls, steps: Sequence[Step]) -> State:
-        seen: dict[Buffer, set[int]] = {}
+        state = cls(tuple(steps), {}, {}, carried(steps))
         for i, step in enumerate(steps):
-            _note(seen, i, step)
-        return cls(tuple(steps), seen, carried(steps))
+            state._note(i, step)
+        return state
 
     def live(self) -> Iterator[tuple[int, Step]]:
         return ((i, s) for i, s in enumerate(self.steps) if s is not None)
 
     def around(self, buffer: Buffer) -> Iterator[tuple[int, Step]]:
         """The steps that touch a buffer, in order."""
-        for i in sorted(self.seen.get(buffer, ())):
+        return self._touching(buffer, self.seen)
+
+    def fills(self, buffer: Buffer) -> Iterator[Fill]:
+        """The backgrounds among them, which are few where thousands of steps write parts of a result."""
+        return (step for _, step in self._touching(buffer, self.filled) if isinstance(step, Fill))
+
+    def _touching(self, buffer: Buffer, noted: Mapping[Buffer, set[int]]) -> Iterator[tuple[int, Step]]:
+        for i in sorted(noted.get(buffer, ())):
             step = self.steps[i]
             if step is not None and buffer in step.buffers():
                 yield i, step
+
+    def _note(self, i: int, step: Step | None) -> None:
+        for b in () if step is None else step.buffers():
+            self.seen.setdefault(b, set()).add(i)
+            if isinstance(step, Fill):
+                self.filled.setdefault(b, set()).add(i)
 
     def changed(self, changes: dict[int, Step | None]) -> State:
         steps = list(self.steps)
         for i, step in changes.items():
             steps[i] = step
-            _note(self.seen, i, step)
-        return State(tuple(steps), self.seen, self.carried)
+            self._note(i, step)
+        return State(tuple(steps), self.seen, self.filled, self.carried)
 
     def in_order(self) -> list[Step]:
         """The steps that are left and needed; a background is filled before the first step that touches its buffer in
@@ -116,8 +131,3 @@ def _before(order: Sequence[Step], fill: Step, step: Step) -> int:
     while at and step.loops[depth:] and order[at - 1].loops[: depth + 1] == step.loops[: depth + 1]:
         at -= 1
     return at
-
-
-def _note(seen: dict[Buffer, set[int]], i: int, step: Step | None) -> None:
-    for b in () if step is None else step.buffers():
-        seen.setdefault(b, set()).add(i)
