@@ -105,7 +105,7 @@ class Allowed:
     def __init__(self, steps: Iterable[Call | Fill], target: Target) -> None:
         self.free = target.compact or target.lanes <= 1
         self._least = least_saving(target) or 0
-        self._left = MOST_SLOWER * sum(map(macs, steps))
+        self._left = math.inf if self.free else MOST_SLOWER * sum(map(macs, steps))
         self._spare = 0.0
         self._price = math.inf
 
@@ -125,7 +125,7 @@ class Allowed:
 
     def affordable(self, found: Iterable[_S]) -> list[_S]:
         """What is worth its price."""
-        return [s for s in self.worthy(found) if self.free or s.price <= self._price]
+        return [s for s in self.worthy(found) if s.price <= self._price]
 
     def chosen(self, found: Iterable[_S], last: bool = False) -> Iterator[_S]:
         """What is worth its price, those first that save most for what they take, as long as the network is hardly
@@ -133,9 +133,7 @@ class Allowed:
         if last:
             self._left, self._spare, self._price = self._left + self._spare, 0.0, math.inf
         for saving in self.worthy(found):
-            if self.free:
-                yield saving
-            elif saving.price <= self._price and saving.macs <= self._left:
+            if saving.price <= self._price and saving.macs <= self._left:
                 self._left -= saving.macs
                 yield saving
             elif saving.macs <= self._spare:

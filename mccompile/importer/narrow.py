@@ -118,8 +118,7 @@ def halves_within(node: OnnxNode, inputs: Sequence[Known | None], narrow: Mappin
     no value of the network."""
     if node.op_type not in _ROUNDS_WITHIN:
         return {}
-    found = {v: narrow.get(v, "") for v in inputs if isinstance(v, Value)}
-    return {v: kind for v, kind in found.items() if kind in _COMPUTED}
+    return {v: narrow[v] for v in inputs if isinstance(v, Value) and narrow.get(v, "") in _COMPUTED}
 
 
 def round_before_jumps(n: Import, begin: int, kinds: Sequence[str], narrow: Mapping[Value, str]) -> None:

@@ -246,18 +246,14 @@ def of_sum(
         return _pooled(core, out, own, count, reach)
     once = not count and not node.op.wants_channels_last and known
     ends = cut[0] - out.zero, cut[1] - out.zero
-    real = _ratio(own, out.scale)
+    # The kernel of means has the scale of what is summed, an f32, apart from the number of elements.
+    real = _ratio(_as_f32(own * count) if count else own, out.scale)
     if isinstance(real, str):
         return real
     if once:
         values = [np.sign(end) * np.floor(np.abs(end * real) + 0.5) for end in (reach.low, reach.high)]
         first, last = (np.clip(v, *ends).astype(np.int64) for v in values)
     else:
-        if count:
-            # The kernel of means has the scale of what is summed, an f32, apart from the number of elements.
-            real = _ratio(_as_f32(own * count), out.scale)
-            if isinstance(real, str):
-                return real
         f = Multiplier.of(real).over(count) if count else Multiplier.of(real)
         first, last = (np.clip(f.scaled(end), *ends) for end in (reach.low, reach.high))
     varies = first != last
