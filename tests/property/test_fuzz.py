@@ -317,7 +317,7 @@ def test_damage_of_each_kind_changes_a_file() -> None:
 
 
 def test_networks_of_bfloat16_are_checked_by_their_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checks, "DRAWN", ("halves",))
+    monkeypatch.setattr(checks, "NAMES", ("halves",))
     assert list(outcomes([checks.attack(10)])) == [("ok", "")]
 
 

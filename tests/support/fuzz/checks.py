@@ -27,17 +27,15 @@ from mccompile.ir.errors import CompileError, InternalError, UsageError
 from mccompile.ir.small_floats import bf16_bits
 from tests.support.compose.definite import Refused
 from tests.support.compose.judge import Arrays
-from tests.support.fuzz import tooled
 from tests.support.fuzz.attempt import attempt, expectations
 from tests.support.fuzz.family import Family
 from tests.support.fuzz.further import NOTHING_MORE
 from tests.support.fuzz.guarded import Outcome, Work
 from tests.support.fuzz.isolated import Say
-from tests.support.fuzz.profiles import PROFILES, family
+from tests.support.fuzz.networks import NAMES, drawn
 from tests.support.fuzz.programs import options_of
-from tests.support.fuzz.setting import NARROW_LEVELS, Setting, extents_of, setting_of, two_of
+from tests.support.fuzz.setting import NARROW_LEVELS, Setting, setting_of
 
-DRAWN = (*PROFILES, tooled.NAME)
 KEPT = (
     "opt_level", "dims", "random", "state", "requant", "exact", "embed", "keep_inputs", "ram", "memory",
     "stream_rows", "stepwise", "split_kernels", "string_bytes", "limits", *NARROW_LEVELS,
@@ -48,15 +46,11 @@ KEPT = (
 def network_of(seed: int) -> tuple[Family, Setting]:
     """The network of a seed, and the setting that is checked: generic, by gcc, without what `KEPT` does not say."""
     name = f"checks {seed}"
-    profile = random.Random(name).choice(DRAWN)
-    if profile == tooled.NAME:
-        net, _ = tooled.tooled(seed)
-    else:
-        net = family(seed, profile, extents_of(name), two_of(name))
-    drawn = setting_of(name, net)
-    options = {k: v for k, v in drawn.options.items() if k in KEPT and v != "auto"}
+    net, _ = drawn(seed, random.Random(name).choice(NAMES), name)
+    every = setting_of(name, net)
+    options = {k: v for k, v in every.options.items() if k in KEPT and v != "auto"}
     return net, replace(
-        drawn, options=options, further=NOTHING_MORE, target="generic", targets=(), project="", compiler="gcc",
+        every, options=options, further=NOTHING_MORE, target="generic", targets=(), project="", compiler="gcc",
         flags=("-O1",),
     )  # fmt: skip
 

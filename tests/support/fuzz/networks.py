@@ -24,12 +24,16 @@ SECONDS = 240
 """What one network may take from its drawing to its verdict; on a busy machine most take 3."""
 
 
+def drawn(seed: int, profile: str, name: str) -> tuple[Family, bool]:
+    """The network of a seed, with extents by ``name``, and whether it is for wide vectors."""
+    if profile == tooled.NAME:
+        return tooled.tooled(seed)
+    return family(seed, profile, extents_of(name), two_of(name)), PROFILES[profile].wide
+
+
 def network_of(seed: int, profile: str, emulated: bool = False) -> tuple[Family, Setting]:
     name = f"{profile} {seed}"
-    if profile == tooled.NAME:
-        net, wide = tooled.tooled(seed)
-    else:
-        net, wide = family(seed, profile, extents_of(name), two_of(name)), PROFILES[profile].wide
+    net, wide = drawn(seed, profile, name)
     return net, setting_of(name, net, emulated, wide)
 
 
