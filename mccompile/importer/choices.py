@@ -71,6 +71,11 @@ class _Fitted:
         for axis in range(first.rank):
             extents = [v.shape[axis] for v in column]
             found = through(self.extent, dict(zip(self.numbers, extents, strict=True)))
+            if found is None and varies(extents):
+                raise CompileError(
+                    f"axis {axis} of {what} is as long as the run finds out, whichever number '{self.dim}' is",
+                    hint=f"give a range, or one number: --dim {self.dim}={self.numbers[0]}..{self.numbers[-1]}",
+                )
             if found is None:
                 at = ", ".join(f"{e} for {n}" for n, e in zip(self.numbers, extents, strict=True))
                 raise CompileError(

@@ -278,8 +278,10 @@ class _Keeper:
         if any(isinstance(v, tuple) for _, v, _ in changing):
             raise n.error("sequences are not carried from turn to turn of a loop that the run decides on", decide)
         self.carried = [(name, require_tensor(n.node, "a carried value", v), out) for name, v, out in changing]
-        if any(v in w.narrow for _, v, _ in self.carried):
-            raise n.error("integers below 8 bits are not carried from turn to turn")
+        for _, v, _ in self.carried:
+            if v in w.narrow:
+                rule = f"{w.narrow[v]} is not carried from turn to turn of a loop that the run decides on"
+                raise n.error(rule, decide)
         self.trips, self.count, self.limited = self._trips()
         self.carried = [(name, self._lying(name, v), out) for name, v, out in self.carried]
         self.turn = n.stated.fresh(identifier(f"{n.node.name}_turn"))

@@ -227,8 +227,10 @@ class Converter:
             return walker.errors
         several = any(isinstance(names[name], tuple) for name in outputs)
         kinds = [self.narrow.get(v, "") for _, v in ports(names, outputs)]
-        if (several and not sequences) or any(kind and not (kind == "bf16" and sequences) for kind in kinds):
-            rule = "what is inside gives a sequence or integers below 8 bits, and is run on condition or in turns"
+        refused = ["a sequence"] if several and not sequences else []
+        refused += [kind for kind in kinds if kind and not (kind == "bf16" and sequences)]
+        if refused:
+            rule = f"what is inside gives {refused[0]}, and is run on condition or in turns"
             decide = [v for v in n.inputs[:2] if v is not None]
             return [n.error(f"{n.node.op_type}: {rule}", self.inputs_behind(decide))]
         bind_outputs(inner, names, outputs)

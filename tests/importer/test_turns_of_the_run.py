@@ -152,3 +152,25 @@ def test_a_scan_along_extents_that_may_differ_is_refused_by_its_name(
     assert hint in str(error.value)
     alike = Options(dims={**dims, "n": hint.removeprefix("--dim n=")})
     assert import_graph(tmp_path / "net.onnx", alike).graph.outputs
+
+
+def test_what_no_turn_can_carry_is_refused_by_its_type(tmp_path: Path) -> None:
+    carried = TensorProto.BFLOAT16
+    body = helper.make_graph(
+        [N("Identity", ["go"], ["going"]), N("Add", ["a", "a"], ["b"])], "body",
+        [Info("i", I64, []), Info("go", BOOL, []), Info("a", carried, ["n", 2])],
+        [Info("going", BOOL, []), Info("b", carried, ["n", 2])],
+    )  # fmt: skip
+    nodes = [*LENGTH, N("Cast", ["x"], ["c"], to=carried), N("Loop", ["n", "", "c"], ["y"], name="turns", body=body)]
+    path = tmp_path / "n.onnx"
+    onnx.save(_model(nodes, [Info("y", carried, ["n", 2])], []), path)
+    with pytest.raises(CompileError, match=r"'turns' .*: bf16 is not carried from turn to turn"):
+        import_graph(path, Options(target="generic", dims={"n": "1..4"}))
+
+
+def test_numbers_of_an_extent_have_no_room_for_what_the_run_counts(tmp_path: Path) -> None:
+    path = tmp_path / "n.onnx"
+    onnx.save(_model([N("NonZero", ["x"], ["y"])], [Info("y", I64, [2, None])], []), path)
+    with pytest.raises(CompileError, match="axis 1 of output 'y' is as long as the run finds out") as error:
+        import_graph(path, Options(target="generic", dims={"n": "1,4,7"}))
+    assert "--dim n=1..7" in str(error.value.hint)
