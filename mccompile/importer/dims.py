@@ -301,7 +301,8 @@ def _require_bound(inputs: Sequence[OnnxValue]) -> None:
     for value in inputs:
         if value.shape is None or None in value.shape:
             options.append(f"--input-shape {value.name}={shapes[value.name] or 'N,...'}")
+    ranges = "; N is a number, or a range (1..64) of which a run takes any" if where else ""
     raise CompileError(
-        f"extents of the inputs are not fixed: {'; '.join(parts)}", hint=f"pass {' '.join(options)}",
+        f"extents of the inputs are not fixed: {'; '.join(parts)}", hint=f"pass {' '.join(options)}{ranges}",
         code="open-extents",
     )  # fmt: skip

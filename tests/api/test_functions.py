@@ -83,7 +83,7 @@ def test_results_are_one_line(proto: onnx.ModelProto, network: Network, tmp_path
     assert (found.ok, found.arena_bytes, found.unsupported) == (True, made.report["memory"]["arena_bytes"], ())
     refused = mccompile.inspect(proto)
     assert refused.error is not None
-    assert (refused.ok, refused.error.hint) == (False, "pass dims={'N': N}")
+    assert (refused.ok, refused.error.hint.partition(";")[0]) == (False, "pass dims={'N': N}")
     for result in (made, found, refused, network):
         assert "\n" not in repr(result)
         assert len(repr(result)) < 200

@@ -77,7 +77,7 @@ MODELS: dict[str, tuple[Callable[[Path], Path], str]] = {
     "no protobuf": (no_protobuf, "ONNX"),
     "empty": (empty, "empty"),
     "unknown operator": (unknown_operator, "Frobnicate"),
-    "missing dim": (missing_dim, "--dim width=N"),
+    "missing dim": (missing_dim, "--dim width=N; N is a number, or a range (1..64)"),
     "string input": (string_input, "Unique of string"),
     "cycle": (cyclic, "cycle"),
     "undefined value": (undefined, "'z'"),
