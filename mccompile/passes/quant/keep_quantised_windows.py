@@ -32,6 +32,9 @@ from mccompile.targets.target import Target
 ROUNDS = True
 """Scales are multiplied with sums instead of weights."""
 
+BF16_WHOLE = 256
+"""bfloat16 has all whole numbers up to this one."""
+
 
 def run(graph: Graph, remarks: Remarks, target: Target) -> int:
     """Convolve floats by weights that stay integers, where all readers of dequantised constants are convolutions."""
@@ -84,7 +87,7 @@ def _without_zero(graph: Graph, whole: Array, name: str, target: Target) -> tupl
     byte = _of_a_byte(whole)
     if byte is not None:
         return graph.constant(name, whole.astype(byte.numpy)), ex.convert(ex.acc(byte), F32)
-    if target.lanes != 1:
+    if target.lanes != 1 or np.abs(whole).max() > BF16_WHOLE:
         return None
     return graph.constant(name, bf16_bits(whole.astype(np.float32))), WIDENED["bf16"][1]
 
