@@ -472,3 +472,16 @@ def test_the_whole_number_0_has_no_sign(target: str, level: str, tmp_path: Path)
     }  # fmt: skip
     x = {"x": np.full((4, 8), -1, np.int8)}
     assert (answers(tmp_path, nodes, x, needs_target(target), level, constants)["y"] == np.inf).all()
+
+
+@pytest.mark.parametrize(("target", "level"), TARGETS)
+def test_rows_far_from_0_less_their_means(target: str, level: str, tmp_path: Path) -> None:
+    """What scalers of tables leave of places in one town, years, pressures: exact in f32, before the first layer."""
+    r = np.random.default_rng(0)
+    deviation, w = np.full(16, 0.03, np.float32), r.standard_normal((16, 5)).astype(np.float32)
+    mean = r.uniform(-180, 180, 16).astype(np.float32)
+    x = (mean + r.standard_normal((6, 16)) * deviation).astype(np.float32)
+    nodes = [N("Sub", ["x", "m"], ["c"]), N("Div", ["c", "d"], ["s"]), N("Gemm", ["s", "w"], ["y"])]
+    got = answers(tmp_path, nodes, {"x": x}, target, level, {"m": mean, "d": deviation, "w": w})["y"]
+    want = ((x.astype(np.float64) - mean) / deviation) @ w
+    np.testing.assert_allclose(got, want, rtol=0, atol=1e-6 * np.abs(want).max())

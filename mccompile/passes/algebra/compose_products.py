@@ -13,7 +13,8 @@ from mccompile.ir.op import TypeRuleError
 from mccompile.ir.scalar import Array
 from mccompile.ops.conv import Conv
 from mccompile.ops.matmul import MatMul
-from mccompile.passes.algebra.fold_affine import ROUNDED, absorbs, is_bias, rounded, unfit
+from mccompile.passes.algebra.fold_affine import is_bias, rounded, unfit
+from mccompile.passes.analysis.absorption import ROUNDED, absorbs
 from mccompile.passes.analysis.contraction import contraction
 from mccompile.passes.manager import Remarks
 from mccompile.passes.rewrite.patterns import Any, Fail, Is, Match, Rule, apply_rules

@@ -11,6 +11,7 @@ from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import DType
+from mccompile.passes.analysis.absorption import ROUNDED, absorbs
 from mccompile.passes.analysis.analyses import Analyses
 from mccompile.passes.analysis.contraction import contraction
 from mccompile.passes.analysis.steps import stepped
@@ -170,24 +171,6 @@ def _combine(fn: str, a: Affine, b: Affine) -> Affine | None:
     factor = b.shift if fn == "mul" else 1 / b.shift
     scaled = [None if part is None else part * factor for part in (a.scale, a.shift)]
     return Affine(scaled[0], scaled[1])
-
-
-LARGE = 2.0**20
-"""From here on, numbers of f32 have three bits behind the point or none: what is added to them is rounded."""
-
-
-ROUNDED = "a number is so large that what it is added to is rounded"
-
-
-def absorbs(*parts: Array | None) -> bool:
-    """Whether numbers that were added one after the other must not be added beforehand, for what they are added to is
-    rounded to the large one: (x + 12582912) - 12582912 is x, rounded to a whole number."""
-    given = [a.astype(np.float64) for a in parts if a is not None]
-    if len(given) < 2:
-        return False
-    met = np.broadcast_arrays(*given)
-    both = np.all([a != 0 for a in met], axis=0)
-    return bool((both & (np.max(np.abs(met), axis=0) >= LARGE)).any())
 
 
 def _sum(fn: str, a: Array | None, b: Array | None) -> Array | None:

@@ -10,7 +10,8 @@ from mccompile.ir.dims import bound
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.scalar import Array
 from mccompile.ops.pad import Pad
-from mccompile.passes.algebra.fold_affine import LARGE, ROUNDED, Affine, affine_map, is_bias, rounded, unfit
+from mccompile.passes.algebra.fold_affine import Affine, affine_map, is_bias, rounded, unfit
+from mccompile.passes.analysis.absorption import FAR
 from mccompile.passes.analysis.contraction import Contraction, contraction
 from mccompile.passes.manager import Remarks
 from mccompile.passes.rewrite.rewriter import Rewriter
@@ -120,8 +121,8 @@ def _obstacle(r: Rewriter, node: Node, source: Value, affine: Affine, readers: l
         found = contraction(reader.node)
         if affine.shift is None or not np.any(affine.shift != 0):
             continue
-        if np.abs(affine.shift).max() >= LARGE:
-            return ROUNDED
+        if np.abs(affine.shift).max() > FAR:
+            return "the shift is so large that what it leaves would be rounded"
         if found is not None and found.scattered:
             return "the shift reaches each element of the result by other weights"
         if reader.padded:

@@ -12,7 +12,8 @@ from mccompile.ir.graph import Graph, Node
 from mccompile.ir.scalar import Array
 from mccompile.ops.conv import Conv
 from mccompile.passes.algebra.enlarge_windows import added, window_inside
-from mccompile.passes.algebra.fold_affine import ROUNDED, absorbs, rounded, unfit
+from mccompile.passes.algebra.fold_affine import rounded, unfit
+from mccompile.passes.analysis.absorption import ROUNDED, absorbs
 from mccompile.passes.manager import Remarks
 from mccompile.passes.rewrite.rewriter import Rewriter
 

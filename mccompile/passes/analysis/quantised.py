@@ -19,6 +19,7 @@ from mccompile.ir.scalar import Array, uniform
 from mccompile.ir.structure import Nest
 from mccompile.ir.types import F32, I32, DType
 from mccompile.ops.map import Map
+from mccompile.passes.analysis.absorption import absorbs
 
 _WHOLE = 2.0**-20
 """How far from a whole number a zero point may seem to be: it is found by divisions."""
@@ -117,6 +118,8 @@ def _combined(fn: str, a: _Linear | Array, b: _Linear | Array, dtype: DType) -> 
         return None
     if fn in ("add", "sub"):
         shift = b.astype(np.float64) / a.scale
+        if dtype.is_float and absorbs(a.zero, shift):
+            return None
         return _Linear(a.scale, a.zero - shift if fn == "add" else a.zero + shift)
     if not dtype.is_float:
         return None

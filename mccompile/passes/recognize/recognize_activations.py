@@ -10,6 +10,7 @@ import numpy as np
 
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node
+from mccompile.passes.analysis.absorption import FAR
 from mccompile.passes.analysis.analyses import Analyses
 from mccompile.passes.analysis.steps import quantises, stepped
 from mccompile.passes.manager import Remarks
@@ -114,7 +115,7 @@ def _scaled_bounds(b: Bindings) -> ex.Expr | None:
     """clip(u + a, low, high) * c as clip(u * c + a * c, low * c, high * c): the sum is one fused multiply-add."""
     c = _num(b["c"])
     low, high, a = _num(b["low"]) if "low" in b else 0.0, _num(b["high"]), _num(b["a"])
-    if not (c > 0 and low <= high):
+    if not (c > 0 and low <= high and abs(a) <= FAR * max(abs(low), abs(high))):
         return None
     factor, shift, *bounds = (_number(v, b["c"]) for v in (c, a * c, low * c, high * c))
     if factor is None or shift is None or None in bounds:
@@ -144,7 +145,7 @@ _ONE, _HALF = Number(value=1), Number(value=0.5)
 _LOGISTIC = fn("add", _ONE, fn("exp", fn("neg", _X)))
 _TANH = fn("add", _ONE, fn("tanh", Any("u")))
 _ERF = fn("add", _ONE, fn("erf", Any("u")))
-_UNBOUNDED = "the bounds cross, or a number is not positive or not normal"
+_UNBOUNDED = "the bounds cross, or a number is not positive or not normal, or much larger than the bounds"
 _SUM = fn("add", Any("u"), Number("a"))
 _CLIP = one_of(
     fn("min", one_of(fn("max", _SUM, Number("low")), fn("relu", _SUM)), Number("high")),
