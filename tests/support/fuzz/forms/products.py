@@ -60,8 +60,20 @@ def _window(c: FamilyComposer) -> list[str]:
     return [on.mapped(c, c.one("Conv", x, weights, *bias, group=groups, **attrs))]
 
 
+def _table(c: FamilyComposer) -> list[str]:
+    """Rows far from 0, less their means and by their deviations: what is left of them is exact."""
+    columns, far = c.width(3, 8, 16), c.d.choice([1.0, 100.0, 1e4, 1e6])
+    mean = _drawn(c, (columns,), -far, far)
+    deviation = np.maximum(np.abs(mean) * c.d.choice([0.3, 1e-3, 1e-5]), 1e-2).astype(np.float32)
+    x = c.fresh((mean + _drawn(c, (MAIN, columns), -2, 2) * deviation).astype(np.float32))
+    x = c.one("Sub", x, c.constant(mean)) if c.d.bool() else c.one("Add", x, c.constant(-mean))
+    x = c.one("Div", x, c.constant(deviation)) if c.d.bool() else c.one("Mul", x, c.constant(1 / deviation))
+    x = c.one("Clip", x, c.scalar(-1.5, np.float32), c.scalar(1.5, np.float32)) if c.chance(30) else x
+    return [c.one("MatMul", x, c.constant(_drawn(c, (columns, c.width(1, 5, 8)))))]
+
+
 def product(c: FamilyComposer) -> list[str]:
-    return c.d.choice([_by_itself, _by_weights, _layer, _window])(c)
+    return c.d.choice([_by_itself, _by_weights, _layer, _window, _table])(c)
 
 
 def heads(c: FamilyComposer) -> list[str]:
