@@ -83,12 +83,13 @@ def prepare(
     graph, repeated = _with_outputs_once(model.graph)
     fixed, known_dims = fix_inputs(graph, constants or {})
     absent = [name for name, value in (constants or {}).items() if value is None]
-    graph, legends = as_tensors(name_nodes(lift_constants(fixed)))
+    graph = name_nodes(lift_constants(fixed))
     # Before IR version 4 every initializer had to be listed as an input, too.
     inputs = [value for value in graph.inputs if value.name not in graph.initializers]
     graph = spread_inputs(dataclasses.replace(graph, inputs=inputs), input_shapes or {})
     _require_tensors(graph.inputs)
-    source = graph = sort_graph(unique_inner_values(graph, absent))
+    graph, legends = as_tensors(sort_graph(unique_inner_values(graph, absent)))
+    source = graph
     symbols = {d for v in graph.inputs for d in v.shape or () if isinstance(d, str)}
     known_dims = {name: extent for name, extent in known_dims.items() if name in symbols}
     bound, bindings = bind_dims(graph.inputs, graph.outputs, {**known_dims, **(dims or {})}, input_shapes or {})

@@ -221,3 +221,24 @@ def test_text_of_a_constant_that_is_moved_about_stays_numbers(tmp_path: Path) ->
     result = check(path, Options(target="generic"))
     assert result.ok, result
     assert any("'ant', 'cat'" in note for note in result.notes)
+
+
+def test_labels_in_a_file_that_is_not_sorted(tmp_path: Path) -> None:
+    """Whoever reads a label as text may stand in front of what makes it."""
+    nodes = [
+        helper.make_node("LabelEncoder", ["t"], ["y"], domain=ML, classes_strings=["cow", "cat"]),
+        helper.make_node("Reshape", ["label", "flat"], ["t"]),
+        helper.make_node("LinearClassifier", ["x"], ["label", "p"], domain=ML, classlabels_strings=["cat", "cow"],
+                         coefficients=[1.0, 0.0, 0.0, 1.0], multi_class=1),
+    ]  # fmt: skip
+    graph = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 2])],
+        [helper.make_tensor_value_info("y", TensorProto.INT64, [2])],
+        [numpy_helper.from_array(np.array([-1]), "flat")],
+    )  # fmt: skip
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid(ML, 1)]
+    path = tmp_path / "m.onnx"
+    path.write_bytes(helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString())
+    compiled = import_graph(path, Options(target="generic", name="net")).graph
+    (y,) = compiled.evaluate({"x": np.eye(2, dtype=np.float32)}).values()
+    np.testing.assert_array_equal(y, [1, 0])
