@@ -26,7 +26,8 @@ from mccompile.ops.sampling import Case, Draw
 class Normalize(Op):
     """(x - mean) / sqrt(mean((x - mean)^2) + epsilon) over ``axes``; without ``center`` the mean counts as 0.
 
-    With ``floor`` the mean square is not increased by epsilon but at least that. Scale and bias are the epilogue.
+    With ``floor`` the mean square is not increased by epsilon but at least that. With ``of_sum`` it is the sum of the
+    squares: the norm of a vector along an axis is its length then, to the last bit. Scale and bias are the epilogue.
     """
 
     name = "normalize"
@@ -38,6 +39,7 @@ class Normalize(Op):
     epsilon: float
     center: bool = True
     floor: bool = False
+    of_sum: bool = False
 
     def structure(self, types: Sequence[TensorType | None]) -> Structure:
         (x,) = types
@@ -64,7 +66,8 @@ class Normalize(Op):
         if self.center:
             d = d - d.mean(self.axes, keepdims=True)
         # As the C does, epsilon is rounded to the precision of the sum.
-        square, epsilon = np.square(d).mean(self.axes, keepdims=True), d.dtype.type(self.epsilon)
+        over = np.sum if self.of_sum else np.mean
+        square, epsilon = over(np.square(d), axis=self.axes, keepdims=True), d.dtype.type(self.epsilon)
         variance = np.maximum(square, epsilon) if self.floor else square + epsilon
         return ((d / np.sqrt(variance)).astype(x.dtype),)
 

@@ -485,3 +485,16 @@ def test_rows_far_from_0_less_their_means(target: str, level: str, tmp_path: Pat
     got = answers(tmp_path, nodes, {"x": x}, target, level, {"m": mean, "d": deviation, "w": w})["y"]
     want = ((x.astype(np.float64) - mean) / deviation) @ w
     np.testing.assert_allclose(got, want, rtol=0, atol=1e-6 * np.abs(want).max())
+
+
+@pytest.mark.parametrize("columns", [3, 5, 300])
+@pytest.mark.parametrize(("target", "level"), TARGETS)
+def test_no_part_of_a_vector_is_longer_than_it(target: str, level: str, columns: int, tmp_path: Path) -> None:
+    """Vectors along an axis, of length 1: of more the angle would be no number."""
+    x = np.zeros((900, columns), np.float32)
+    x[np.arange(900), np.arange(900) % columns] = np.arange(1, 901) * np.float32(0.01)
+    given = {"axes": np.array([1]), "least": np.float32(1e-12)}
+    nodes = [N("ReduceL2", ["x", "axes"], ["n"]), N("Max", ["n", "least"], ["m"]), N("Div", ["x", "m"], ["y"])]
+    y = answers(tmp_path, nodes, {"x": x}, target, level, given)["y"]
+    assert np.abs(y).max() == 1
+    np.testing.assert_allclose(np.abs(y).max(1), 1, rtol=1e-7)

@@ -114,17 +114,9 @@ TINY = 1.2e-38
 """Numbers of f32 below this lose bits."""
 
 
-def _count(m: Match) -> int:
-    """How many squares are summed where the sum itself is rooted; 1 for their mean."""
-    reduce = m.op(Reduce, "variance")
-    is_mean = not {"variance.count", "variance.inverse"}.isdisjoint(m.numbers)
-    return 1 if is_mean else math.prod(m.values["x"].shape[a] for a in reduce.axes)
-
-
 def _epsilon(m: Match) -> float:
-    """What is added to the mean square, or what that is at least."""
-    roots = m.numbers.get("root_floor", 0.0) ** 2
-    return (m.numbers.get("epsilon", 0.0) + m.numbers.get("floor", 0.0) + roots) / _count(m)
+    """What is added to the mean square, or to the sum, or what that is at least."""
+    return m.numbers.get("epsilon", 0.0) + m.numbers.get("floor", 0.0) + m.numbers.get("root_floor", 0.0) ** 2
 
 
 def _means_are_means(m: Match, x: Value) -> bool:
@@ -173,12 +165,10 @@ def _rewrite(center: bool) -> Callable[[Match], None]:
     def rewrite(m: Match) -> None:
         x, node = m.values["x"], m.root
         reduce = m.op(Reduce, "variance")
-        count = _count(m)
         floor = not {"floor", "root_floor"}.isdisjoint(m.numbers)
-        node.op = Normalize(reduce.axes, _epsilon(m), center, floor)
+        of_sum = {"variance.count", "variance.inverse"}.isdisjoint(m.numbers)
+        node.op = Normalize(reduce.axes, _epsilon(m), center, floor, of_sum)
         body: ex.Expr = ex.acc(x.dtype)
-        if count != 1:
-            body = ex.apply("mul", body, ex.num(1 / math.sqrt(count), x.dtype))
         extras: list[Value] = []
         for name, fn_name in (("scale", "mul"), ("shift", "add")):
             if name in m.values:
