@@ -83,6 +83,19 @@ def _elements(summing: Op, x: Value) -> int:
     return math.prod(loops[k] for k in nests[0].reduced)
 
 
+def _scaling(scale: Array, weights: Array, apart: bool) -> list[tuple[str, Array]]:
+    """What is done to the sums: functions and their second operands. Whole numbers that stand for themselves are
+    divided by how many there are: the mean of equal ones is exact, as that of floats is."""
+    if scale == 1 and weights.all() and (weights != 1).any():
+        counts = np.rint(1 / weights)
+        if np.allclose(counts * weights, 1, rtol=1e-6, atol=0):
+            return [("div", counts.astype(np.float32))]
+    together = (scale * weights).astype(np.float32)
+    if apart or np.abs(together).max(initial=0) < np.finfo(np.float32).tiny:  # it would lose bits
+        return [("mul", scale), ("mul", weights)]
+    return [("mul", together)]
+
+
 def _rewrite(r: Rewriter, node: Node, q: Quantised, summing: Op, weights: Array, apart: bool) -> None:
     node.op = summing
     extras = list(node.extras)
@@ -90,16 +103,13 @@ def _rewrite(r: Rewriter, node: Node, q: Quantised, summing: Op, weights: Array,
     once = zero * _elements(summing, q.integers)
     node.pre = {0: ex.apply("sub", whole, ex.num(zero, I32)) if zero and not once else whole}
     scaled: ex.Expr = ex.convert(ex.apply("sub", ex.acc(I32), ex.num(once, I32)) if once else ex.acc(I32), F32)
-    scale = q.scale.reshape(())
-    together = (scale * weights).astype(np.float32)
-    apart = apart or bool(np.abs(together).max(initial=0) < np.finfo(np.float32).tiny)  # it would lose bits
-    for factor in [scale, weights] if apart else [together]:
+    for fn, factor in _scaling(q.scale.reshape(()), weights, apart):
         if factor.ndim:
             extras.append(r.graph.constant(f"{node.result.name}.scale", factor))
             number: ex.Expr = ex.var(len(extras) - 1, F32)
         else:
             number = ex.num(factor.item(), F32)
-        scaled = ex.apply("mul", scaled, number)
+        scaled = ex.apply(fn, scaled, number)
     post = node.post.get(0, ex.acc(F32))
     node.post = {0: ex.substitute(post, lambda v: scaled if v.index == ex.ACC else v)}
     r.rewire(node, [q.integers], extras)
