@@ -284,7 +284,7 @@ class KernelContext:
         """Number ``i`` of the operator (`Op.numbers`), as printed."""
         name, value = f"n{i}", self.op.numbers[i]
         if isinstance(value, Dim) and name not in self.call.args:
-            return wrapped(value) if dtype in (I32, I64) else opened(f"({dtype.c}){wrapped(value)}")
+            return wrapped(value) if dtype in (I32, I64) else opened(f"({dtype.compute.c}){wrapped(value)}")
         if name not in self.call.args:
             return self.literal(value, dtype)
         return code(self.uses.number(name))
@@ -508,7 +508,7 @@ class KernelContext:
 
     def literal(self, value: float, dtype: DType) -> Code:
         if isinstance(value, Dim):
-            return opened(f"({dtype.c}){wrapped(value)}")
+            return opened(f"({dtype.compute.c}){wrapped(value)}")
         return self.uses.say(literal(value, dtype))
 
     wide: ClassVar[DType] = I32

@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
 
 import mccompile
 from mccompile.importer.varying import TAKES_EXTENTS
@@ -19,7 +20,7 @@ from mccompile.targets.target import STRICT_WARNINGS
 from tests.support.children import in_children
 from tests.support.extent_cases import Varying, varying
 from tests.support.opcases import mismatch
-from tests.support.targets import needs_target
+from tests.support.targets import ONE_LANE, needs_target
 
 SEEDS = int(os.environ.get("MCC_CASES", "6"))
 QUICK = {
@@ -184,3 +185,56 @@ def test_extents_as_numbers_of_any_type(to: str, level: str, tmp_path: Path) -> 
         np.testing.assert_array_equal(got["y"], np.array([n, 3]).astype(kind))
         np.testing.assert_array_equal(got["z"], np.array([n - 2, 1]).astype(kind))
         np.testing.assert_array_equal(got["r"], np.array([n % 9, 3]).astype(kind))
+
+
+HALVES = """<ir_version: 10, opset_import: ["": 27]>
+net (KIND[n, 4] x) => (KIND[a] up, KIND[b] across, KIND[c] down, KIND[n, 4] sums, KIND[4, n] hot, KIND[n, 4] filled,
+  KIND[n, n] eye, KIND[n, 4] lower, KIND[p, 4] padded, KIND[n, 4] chosen, KIND[n, 4] clipped, KIND[2] numbers)
+<int64 zero = {0}, int64[1] first = {0}, int64[4] indices = {0, 1, -1, 2}>
+{
+  shape = Shape(x)
+  whole = Gather(shape, zero)
+  n = Cast<to = NUMBER>(whole)
+  minus = Neg(n)
+  up = Range(minus_three, n, unit)
+  across = Range(minus, n, unit)
+  down = Range(n, minus, minus_three)
+  sums = CumSum(x, zero)
+  ends = Concat<axis = 0>(low, high)
+  hot = OneHot(indices, whole, ends)
+  filled = ConstantOfShape<value = KIND[1] {BITS}>(shape)
+  rows = Unsqueeze(whole, first)
+  square = Concat<axis = 0>(rows, rows)
+  blank = ConstantOfShape<value = KIND[1] {BITS}>(square)
+  eye = EyeLike<dtype = NUMBER, k = -1>(blank)
+  lower = Trilu<upper = 0>(x)
+  pads = Concat<axis = 0>(rows, first, first, first)
+  padded = Pad(x, pads, minus_three)
+  test = Less(x, minus)
+  chosen = Where(test, minus, n)
+  clipped = Clip(x, minus, minus_three)
+  numbers = Cast<to = NUMBER>(shape)
+}"""
+
+
+@pytest.mark.parametrize("target", ["generic", ONE_LANE, "native"])
+@pytest.mark.parametrize("kind", ["FLOAT16", "BFLOAT16"])
+def test_numbers_of_extents_in_16_bits(kind: str, target: str, tmp_path: Path) -> None:
+    """Halves are stored as whole numbers without sign, and -3 is none of these."""
+    number = getattr(onnx.TensorProto, kind)
+    dtype = helper.tensor_dtype_to_np_dtype(number)
+    bits = np.array(-3, dtype).view(np.uint16)
+    text = HALVES.replace("KIND", kind.lower()).replace("NUMBER", str(number)).replace("BITS", str(bits))
+    model = onnx.parser.parse_model(text)
+    for name, value in {"minus_three": -3, "unit": 1, "low": [-1], "high": [2.5]}.items():
+        model.graph.initializer.append(numpy_helper.from_array(np.array(value, dtype), name))
+    onnx.save(model, tmp_path / "net.onnx")
+    bounds = {"a": 12, "b": 18, "c": 6}
+    mccompile.compile(tmp_path / "net.onnx", tmp_path / "out", target=target, dims={"n": "1..9"}, bounds=bounds)
+    network, reference = mccompile.load(tmp_path / "out"), ReferenceEvaluator(model)
+    for n in (1, 2, 7):
+        x = np.random.default_rng(n).integers(-9, 9, (n, 4)).astype(dtype)
+        got = network.run({"x": x if kind == "FLOAT16" else x.view(np.uint16)})
+        for value, want in zip(model.graph.output, reference.run(None, {"x": x}), strict=True):
+            found = got[value.name].view(dtype)
+            np.testing.assert_array_equal(found.astype(np.float32), want.astype(np.float32), err_msg=value.name)
