@@ -10,6 +10,7 @@ from mccompile._dataclass import dataclass
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node
 from mccompile.ir.scalar import Array
+from mccompile.ir.types import F16
 from mccompile.ops.conv import Conv
 from mccompile.passes.algebra.enlarge_windows import added, window_inside
 from mccompile.passes.algebra.fold_affine import rounded, unfit
@@ -56,6 +57,9 @@ def _merge(r: Rewriter, node: Node, remarks: Remarks) -> int:
     what = f"merged {convs[1].where} into {convs[0].where}"
     if any(conv.result.type != node.result.type for conv in convs):
         remarks.miss(what, "one result is broadcast to the other")
+        return 0
+    if node.result.dtype == F16:
+        remarks.miss(what, "sums of weights would be rounded to f16")
         return 0
     branches = [_branch(r, *pair) for pair in pairs]
     big, small = branches
