@@ -61,8 +61,8 @@ def import_affine_grid(n: Import) -> None:
     if rank not in (2, 3) or theta.shape != (batch, rank, rank + 1) or min(spatial) < 1:
         raise n.error(f"theta {theta.type} does not fit size {[batch, _, *spatial]}")
     n.require_foldable(4 * (rank + 1) * math.prod(spatial), "places")
-    at = e.constant(places(spatial, n.flag("align_corners")).astype(theta.dtype.numpy), "places")
-    turned = e.add("Transpose", [e.name(0)], "turned", perm=(0, 2, 1))
+    at = e.constant(places(spatial, n.flag("align_corners")).astype(theta.dtype.compute.numpy), "places")
+    turned = e.add("Transpose", [e.wide(0)], "turned", perm=(0, 2, 1))
     product = e.add("MatMul", [at, turned], "product")
-    e.bind(0, e.reshaped(product, [batch, *spatial, rank], "grid"))
+    e.bind_stored(0, e.reshaped(product, [batch, *spatial, rank], "grid"))
     e.finish()

@@ -39,24 +39,27 @@ def activated(e: Expansion, x: str, activation: str, suffix: str = "active") -> 
 
 
 def _biased(e: Expansion, i: int) -> str:
-    """Input 0, plus input ``i`` if there is one."""
-    return e.add("Add", [e.name(0), e.name(i)], "biased") if e.n.optional(i) is not None else e.name(0)
+    """Input 0, plus input ``i`` if there is one, as that is computed in."""
+    return e.add("Add", [e.wide(0), e.wide(i)], "biased") if e.n.optional(i) is not None else e.wide(0)
 
 
 def _gelu(n: Import) -> None:
     """Gelu, BiasGelu and FastGelu: the last is made of tanh."""
     e = Expansion(n)
     how = {"approximate": "tanh"} if n.op_type == "FastGelu" else {}
-    e.last("Gelu", [_biased(e, 1)], n.node.outputs[0], **how)
+    if n.optional(1) is None:
+        e.last("Gelu", [e.name(0)], n.node.outputs[0], **how)
+    else:
+        e.last_stored("Gelu", [_biased(e, 1)], "curve", **how)
     e.finish()
 
 
 def _quick_gelu(n: Import) -> None:
     """x * sigmoid(alpha * x)."""
-    e, dtype = Expansion(n), n.input(0).dtype.numpy
-    x, alpha = e.name(0), e.constant(np.array(n.attr("alpha", 1.702), dtype), "alpha")
+    e, dtype = Expansion(n), n.input(0).dtype.compute.numpy
+    x, alpha = e.wide(0), e.constant(np.array(n.attr("alpha", 1.702), dtype), "alpha")
     gate = e.add("Sigmoid", [e.add("Mul", [x, alpha], "scaled")], "gate")
-    e.last("Mul", [x, gate], n.node.outputs[0])
+    e.last_stored("Mul", [x, gate], "gated")
     e.finish()
 
 
@@ -65,14 +68,14 @@ def _split_gelu(n: Import) -> None:
     e, width = Expansion(n), n.input(0).shape[-1] // 2
     x, last = _biased(e, 1), len(n.input(0).shape) - 1
     first, second = e.sliced(x, last, 0, width, "first"), e.sliced(x, last, width, 2 * width, "second")
-    e.last("Mul", [first, e.add("Gelu", [second], "gate")], n.node.outputs[0])
+    e.last_stored("Mul", [first, e.add("Gelu", [second], "gate")], "gated")
     e.finish()
 
 
 def _bias_add(n: Import) -> None:
     """x + bias + skip."""
     e = Expansion(n)
-    e.last("Add", [_biased(e, 1), e.name(2)], n.node.outputs[0])
+    e.last_stored("Add", [_biased(e, 1), e.wide(2)], "added")
     e.finish()
 
 
@@ -84,7 +87,7 @@ def _bias_softmax(n: Import) -> None:
     fits = all(b in (1, x) for b, x in zip(bias[::-1], n.input(0).shape[::-1], strict=False)) and len(bias) <= rank
     if n.axis(n.attr("axis", 1), rank) != rank - 1 or not fits or (len(bias) < rank and bias[0] != 1):
         raise n.error(f"BiasSoftmax of {n.input(0).type} and {n.input(1).type} is supported along the last axis only")
-    e.last("Softmax", [_biased(e, 1)], n.node.outputs[0], axis=-1)
+    e.last_stored("Softmax", [_biased(e, 1)], "shares", axis=-1)
     e.finish()
 
 
@@ -97,7 +100,7 @@ def _bias_dropout(n: Import) -> None:
     e = Expansion(n)
     n.attr("seed")
     x = _biased(e, 1)
-    e.bind(0, e.add("Add", [x, e.name(2)], "added") if n.optional(2) is not None else x)
+    e.bind_stored(0, e.add("Add", [x, e.wide(2)], "added") if n.optional(2) is not None else x)
     e.finish()
 
 

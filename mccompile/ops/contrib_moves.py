@@ -105,24 +105,24 @@ def _distances(n: Import) -> None:
 # -- in ONNX's own domain, before there were others ------------------------------------------------------------------
 def _affine(n: Import) -> None:
     """alpha * x + beta; ScaledTanh is alpha * tanh(beta * x), ParametricSoftplus alpha * log(1 + exp(beta * x))."""
-    e, dtype = Expansion(n), n.input(0).dtype.numpy
+    e, dtype = Expansion(n), n.input(0).dtype.compute.numpy
     # Their defaults differ, and onnxruntime has none.
     alpha, beta = (e.constant(np.array(n.required(name, float), dtype), name) for name in ("alpha", "beta"))
     if n.op_type == "Affine":
-        e.last("Add", [e.add("Mul", [e.name(0), alpha], "scaled"), beta], n.node.outputs[0])
+        e.last_stored("Add", [e.add("Mul", [e.wide(0), alpha], "scaled"), beta], "moved")
     else:
         inner = {"ScaledTanh": "Tanh", "ParametricSoftplus": "Softplus"}[n.op_type]
-        curve = e.add(inner, [e.add("Mul", [e.name(0), beta], "scaled")], "curve")
-        e.last("Mul", [curve, alpha], n.node.outputs[0])
+        curve = e.add(inner, [e.add("Mul", [e.wide(0), beta], "scaled")], "curve")
+        e.last_stored("Mul", [curve, alpha], "risen")
     e.finish()
 
 
 def _image_scaler(n: Import) -> None:
     """scale * x + a bias for each channel of [N, C, H, W]."""
-    e, dtype = Expansion(n), n.input(0).dtype.numpy
+    e, dtype = Expansion(n), n.input(0).dtype.compute.numpy
     bias = np.array(n.required("bias", tuple, float), dtype).reshape(-1, 1, 1)
-    scaled = e.add("Mul", [e.name(0), e.constant(np.array(n.attr("scale", 1.0), dtype), "scale")], "scaled")
-    e.last("Add", [scaled, e.constant(bias, "bias")], n.node.outputs[0])
+    scaled = e.add("Mul", [e.wide(0), e.constant(np.array(n.attr("scale", 1.0), dtype), "scale")], "scaled")
+    e.last_stored("Add", [scaled, e.constant(bias, "bias")], "moved")
     e.finish()
 
 

@@ -37,12 +37,12 @@ def _skip(n: Import) -> None:
     x, skip = n.input(0), n.input(1)
     if broadcast_shapes(x.shape, skip.shape) != x.shape:
         raise n.error(f"skip {skip.type} does not broadcast to the {x.type} of input 0")
-    bias, beta = 3 if simple else 4, "" if simple else e.name(3)
-    total = e.add("Add", [e.name(0), e.name(1)], "total")
+    bias, beta = 3 if simple else 4, "" if simple else e.wide(3)
+    total = e.add("Add", [e.wide(0), e.wide(1)], "total")
     if n.optional(bias) is not None:
-        total = e.add("Add", [total, e.name(bias)], "biased")
-    e.bind(0, _normalised(e, total, e.name(2), beta, simple))
-    e.bind(3, total)
+        total = e.add("Add", [total, e.wide(bias)], "biased")
+    e.bind_stored(0, _normalised(e, total, e.wide(2), beta, simple))
+    e.bind_stored(3, total)
     e.finish()
 
 
@@ -74,21 +74,22 @@ def _embed(n: Import) -> None:
     if len(ids.shape) != 2:
         raise n.error(f"words {ids.type} are not [batch, sequence]")
     batch, length = ids.shape
-    total = e.add("Gather", [e.name(2), e.name(0)], "words", axis=0)
+    total = e.computed(e.add("Gather", [e.name(2), e.name(0)], "words", axis=0), "words", 2)
     places = e.name(8) or e.counted(0, length, "places")
-    total = e.add("Add", [total, e.add("Gather", [e.name(3), places], "positions", axis=0)], "placed")
+    positions = e.add("Gather", [e.name(3), places], "positions", axis=0)
+    total = e.add("Add", [total, e.computed(positions, "positions", 3)], "placed")
     if n.optional(4) is not None:
         # Without numbers of segments, all words are of the first one.
         rows = (
             e.sliced(e.name(4), 0, 0, 1, "segment") if n.optional(1) is None
             else e.add("Gather", [e.name(4), e.name(1)], "segments", axis=0)
         )  # fmt: skip
-        total = e.add("Add", [total, rows], "total")
+        total = e.add("Add", [total, e.computed(rows, "segments", 4)], "total")
     elif n.optional(1) is not None:
         raise n.error("numbers of segments have no table of segments")
-    e.bind(0, _normalised(e, total, e.name(5), e.name(6), False))
+    e.bind_stored(0, _normalised(e, total, e.wide(5), e.wide(6), False), 2)
     bind_mask_index(e, batch)
-    e.bind(2, total)
+    e.bind_stored(2, total, 2)
     e.finish()
 
 
@@ -105,34 +106,34 @@ def bind_mask_index(e: Expansion, batch: int) -> None:
 
 def _group_norm(n: Import) -> None:
     """GroupNorm and SkipGroupNorm, channels last or not, with an activation x * sigmoid(x) or none."""
-    e, x = Expansion(n), n.node.inputs[0]
-    rank, last = len(n.input(0).shape), n.flag("channels_last", True)
+    e = Expansion(n)
+    x, rank, last = e.wide(0), len(n.input(0).shape), n.flag("channels_last", True)
     if n.op_type == "SkipGroupNorm":
         x = e.add("Add", [x, _everywhere(e, 3, last)], "skipped")
         if n.optional(4) is not None:
-            bias = e.name(4) if last else e.reshaped(e.name(4), [-1, *(1,) * (rank - 2)], "bias")
+            bias = e.wide(4) if last else e.reshaped(e.wide(4), [-1, *(1,) * (rank - 2)], "bias")
             x = e.add("Add", [x, bias], "biased")
-        e.bind(1, x)
+        e.bind_stored(1, x)
     if last:
         x = e.add("Transpose", [x], "channels_first", perm=channels_first(rank))
     attrs = {"num_groups": n.required("groups", int), "epsilon": n.attr("epsilon", 1e-5)}
-    y = e.add("GroupNormalization", [x, e.name(1), e.name(2)], "normal", **attrs)
+    y = e.add("GroupNormalization", [x, e.wide(1), e.wide(2)], "normal", **attrs)
     kind = n.required("activation", int)
     if kind not in (0, 1):
         raise n.error(f"activation {kind} is not known")
     if kind:
         y = e.add("Mul", [y, e.add("Sigmoid", [y], "gate")], "active")
-    e.bind(0, e.add("Transpose", [y], "channels_last", perm=channels_last(rank)) if last else y)
+    e.bind_stored(0, e.add("Transpose", [y], "channels_last", perm=channels_last(rank)) if last else y)
     e.finish()
 
 
 def _everywhere(e: Expansion, i: int, last: bool) -> str:
-    """Input ``i``, [N, H, W, C] or [N, C]: the latter for all pixels."""
+    """Input ``i``, [N, H, W, C] or [N, C], as it is computed in: the latter for all pixels."""
     shape, rank = e.n.input(i).shape, len(e.n.input(0).shape)
     if len(shape) == rank:
-        return e.name(i)
+        return e.wide(i)
     ones = (1,) * (rank - 2)
-    return e.reshaped(e.name(i), [shape[0], *ones, shape[1]] if last else [*shape[:2], *ones], "skip")
+    return e.reshaped(e.wide(i), [shape[0], *ones, shape[1]] if last else [*shape[:2], *ones], "skip")
 
 
 # -- samples ---------------------------------------------------------------------------------------------------------

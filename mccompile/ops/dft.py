@@ -166,7 +166,7 @@ def _dft_bytes(attrs: Attributes, arrays: Arrays) -> int:
 
 @onnx_op("DFT", sample=_sample_dft, tolerance=TOLERANCE, folding=Folding(_dft_bytes, sized=True))
 def import_dft(n: Import) -> None:
-    x = n.input(0)
+    x = n.computed(n.input(0))
     rank = len(x.shape)
     axis = n.axis(_number(n, 2, "axis", -2), rank)
     if rank < 2 or axis == rank - 1 or x.shape[-1] not in (1, 2):
@@ -187,7 +187,7 @@ def import_dft(n: Import) -> None:
     flat = n.reshape(moved, (math.prod(moved.shape[:-2]), given, moved.shape[-1]), "flat")
     transform = _Transform(length, given, bins, inverse, mirrored)
     made = _transformed(n, flat, transform, 1 if mirrored else 2)
-    made = n.reshape(made, (*moved.shape[:-2], bins, made.shape[-1]), "moved")
+    made = n.reshape(n.stored(made), (*moved.shape[:-2], bins, made.shape[-1]), "moved")
     n.bind(0, _swapped(n, made, tuple(perm.index(a) for a in range(rank))))
 
 
@@ -206,7 +206,7 @@ def import_stft(n: Import) -> None:
 
     A signal [batch, length] is a real one, as onnxruntime has it: PyTorch writes such.
     """
-    x = n.input(0)
+    x = n.computed(n.input(0))
     if len(x.shape) == 2:
         x = n.reshape(x, (*x.shape, 1), "real")
     if len(x.shape) != 3 or x.shape[2] not in (1, 2):
@@ -230,4 +230,4 @@ def import_stft(n: Import) -> None:
     bins = length // 2 + 1 if n.flag("onesided", True) else length
     flat = n.reshape(x, (batch * frames, length, parts), "flat")
     made = _transformed(n, flat, _Transform(length, length, bins, False, False), 2, known)
-    n.bind(0, n.reshape(made, (batch, frames, bins, 2), "bins"))
+    n.bind(0, n.reshape(n.stored(made), (batch, frames, bins, 2), "bins"))

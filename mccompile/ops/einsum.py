@@ -11,6 +11,7 @@ from mccompile.ir.dims import require_same
 from mccompile.ir.graph import Value
 from mccompile.ops.folding import Folding, product_bytes
 from mccompile.ops.frontend import Import
+from mccompile.ops.map import Map
 from mccompile.ops.matmul import MatMul
 from mccompile.ops.reduce import Reduce
 from mccompile.ops.registry import onnx_op
@@ -131,7 +132,7 @@ def _contract(n: Import, a: _Term, b: _Term, wanted: set[str]) -> _Term:
         product = n.inner(MatMul(left_swapped, right_swapped), [left, right], "product")
     else:
         body = ex.apply("mul", ex.var(0, left.dtype), ex.var(1, right.dtype))
-        product = n.map(body, [left, right], "product")
+        product = n.inner(Map(body, "f16" if left.dtype.name == "f16" else ""), [left, right], "product")
     shape = product.shape[: len(batch)] + tuple(a.extent(x) for x in rows) + tuple(b.extent(x) for x in columns)
     return _Term(n.reshape(product, shape, "term"), batch + rows + columns)
 
@@ -174,10 +175,21 @@ def import_einsum(n: Import) -> None:
     named = [_labels(n, text, len(v.shape)) for v, text in zip(values, texts, strict=True)]
     output = _output(n, result if arrow else None, named)
     terms = [_diagonal(n, v, labels) for v, labels in zip(values, named, strict=True)]
+    if _in_steps(terms, output):
+        terms = [_Term(n.computed(t.value), t.labels) for t in terms]
     wanted = [set(output).union(*(t.labels for t in terms[i + 1 :])) for i in range(len(terms))]
     total = _sum_out(n, terms[0], wanted[0])
     for i, term in enumerate(terms[1:], 1):
         alone = _sum_out(n, term, wanted[i] | set(total.labels))
         total = _contract(n, total, alone, wanted[i])
     total = _sum_out(n, total, output)
-    n.bind(0, _ordered(n, total, output).value)
+    n.bind(0, n.stored(_ordered(n, total, output).value))
+
+
+def _in_steps(terms: Sequence[_Term], output: Labels) -> bool:
+    """Whether there are results on the way to that of the node, which halves might not hold."""
+    if len(terms) != 2:
+        return len(terms) > 2
+    a, b = terms
+    uneven = any(a.extent(label) != b.extent(label) for label in set(a.labels) & set(b.labels))
+    return uneven or not set(a.labels) ^ set(b.labels) <= set(output)

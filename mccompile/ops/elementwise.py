@@ -62,7 +62,8 @@ MAX_TERMS = 32
 
 
 def _bounded(n: Import, fn: str, operands: list[Value]) -> list[Value]:
-    """At most `MAX_TERMS` operands of the same result, from the left as one expression would go, and in its type.
+    """At most `MAX_TERMS` operands of the same result, from the left as one expression would go, and computed in its
+    type: sums of halves on the way are floats.
 
     Sum(a, b, ... 40 operands) is s + x32 + ... + x39 with s = a + b + ... + x31.
     """
@@ -70,8 +71,7 @@ def _bounded(n: Import, fn: str, operands: list[Value]) -> list[Value]:
         first, rest = operands[:MAX_TERMS], operands[MAX_TERMS:]
         distinct = list(dict.fromkeys(first))
         body = _fold(fn)(n, [ex.var(distinct.index(v), v.dtype) for v in first])
-        storage = "f16" if distinct[0].dtype.name == "f16" else ""
-        operands = [n.inner(Map(body, storage), distinct, f"first{len(rest)}"), *rest]
+        operands = [n.map(body, distinct, f"first{len(rest)}"), *rest]
     return operands
 
 
@@ -362,10 +362,15 @@ def emit_map(n: Import, build: Build, operands: list[Value], storage: str | None
     if broadcast_shapes(*(distinct[i].shape for i in read)) != whole:
         raise n.error("an operand that only broadcasts is not supported here")
     body = ex.substitute(body, lambda v: ex.var(read.index(v.index), v.dtype))
-    if storage is None:  # the first operand that is of floats has the result's type: of Pow the base
-        kind = next((v.dtype.name for v in operands if v.dtype.is_float), "")
-        storage = "f16" if kind == "f16" and body.dtype == F32 else ""
+    if storage is None:
+        storage = _storage(operands) if body.dtype == F32 else ""
     n.emit(Map(body, storage), [distinct[i] for i in read])
+
+
+def _storage(operands: list[Value]) -> str:
+    """What a result of f32 is stored as: the first operand that is of floats has its type, of Pow the base."""
+    kind = next((v.dtype.name for v in operands if v.dtype.is_float), "")
+    return "f16" if kind == "f16" else ""
 
 
 def _front_end(row: Row) -> FrontEnd:
@@ -373,9 +378,10 @@ def _front_end(row: Row) -> FrontEnd:
         operands = [v for v in n.inputs if v is not None]
         if row.arity and len(operands) != row.arity:
             raise n.error(f"{row.op_type} takes {row.arity} inputs")
-        if not row.arity:
-            operands = _bounded(n, _TERMS[row.op_type], operands)
-        emit_map(n, row.build, operands)
+        if row.arity:
+            emit_map(n, row.build, operands)
+        else:
+            emit_map(n, row.build, _bounded(n, _TERMS[row.op_type], operands), _storage(operands))
 
     def sample(d: Draw) -> Case:
         dtype = d.choice(row.dtypes)

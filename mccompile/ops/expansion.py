@@ -81,6 +81,31 @@ class Expansion:
     def cast(self, x: str, dtype: str, suffix: str) -> str:
         return self.add("Cast", [x], suffix, to=dtype_number(dtype))
 
+    def computed(self, x: str, suffix: str, i: int = 0) -> str:
+        """A value of the type of input ``i`` in the type that it is computed in: halves as floats, so that what is
+        made of them on the way to a result is not rounded."""
+        return self.cast(x, "f32", f"{suffix}.wide") if x and self.n.input(i).dtype.name == "f16" else x
+
+    def wide(self, i: int) -> str:
+        """Input ``i`` in the type that it is computed in; "" if it is absent."""
+        return self.computed(self.name(i), f"input{i}", i) if self.n.optional(i) is not None else ""
+
+    def bind_stored(self, output: int, value: str, i: int = 0) -> None:
+        """`bind` what is made of `computed` operands, in f16 where input ``i`` is that."""
+        outs = self.n.node.outputs
+        if self.n.input(i).dtype.name != "f16":
+            self.bind(output, value)
+        elif output < len(outs) and outs[output]:
+            name = f"{self.n.node.name}.{outs[output]}"
+            self.last("Cast", [value], outs[output], name, to=dtype_number("f16"))
+
+    def last_stored(self, op_type: str, inputs: list[str], suffix: str, **attrs: AttrValue) -> None:
+        """The node of result 0, made of `computed` operands, in f16 where input 0 is that."""
+        if self.n.input(0).dtype.name == "f16":
+            self.bind_stored(0, self.add(op_type, inputs, suffix, **attrs))
+        else:
+            self.last(op_type, inputs, self.n.node.outputs[0], "", **attrs)
+
     def reshaped(self, x: str, shape: Iterable[int], suffix: str) -> str:
         return self.add("Reshape", [x, self.ints(shape, f"{suffix}.shape")], suffix)
 

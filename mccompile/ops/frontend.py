@@ -304,17 +304,22 @@ class Import:
         return self.inner(Iota(start, 1, count, dtype.name), [], suffix)
 
     def map(self, body: ex.Expr, operands: Sequence[Value], suffix: str) -> Value:
-        """``body`` over operands of equal element types; constants are folded."""
-        storage = "f16" if operands[0].dtype.name == "f16" and body.dtype.name == "f32" else ""
-        op = Map(body, storage)
+        """``body`` over operands, in the type that it is computed in: what is made of halves on the way to a result
+        are floats, which may be far apart where halves are equal. Constants are folded."""
+        op = Map(body)
         if all(v in self.graph.constants for v in operands):
             (array,) = op.evaluate(*(self.graph.array(v) for v in operands))
-            return self.constant(suffix, array.astype(op.infer(*(v.type for v in operands))[0].dtype.numpy))
+            return self.constant(suffix, array.astype(body.dtype.numpy))
         return self.inner(op, operands, suffix)
 
-    def stored(self, value: Value, suffix: str = "stored") -> Value:
-        """``value``, in f16 where input 0 is that: kernels with a prologue see and give what they compute in, f32."""
-        if self.input(0).dtype.name != "f16" or value.dtype.name != "f32":
+    def computed(self, value: Value, suffix: str = "wide") -> Value:
+        """``value`` in the type that it is computed in: halves as floats."""
+        return value if value.dtype == value.dtype.compute else self.map(ex.var(0, value.dtype), [value], suffix)
+
+    def stored(self, value: Value, suffix: str = "stored", like: Value | None = None) -> Value:
+        """``value``, in f16 where ``like``, input 0 if it is not given, is that: kernels with a prologue see and give
+        what they compute in, f32."""
+        if (like or self.input(0)).dtype.name != "f16" or value.dtype.name != "f32":
             return value
         return self.inner(Map(ex.var(0, value.dtype), "f16"), [value], suffix)
 

@@ -6,8 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
+import mccompile
 from mccompile.driver import Options, import_graph
 from mccompile.ops.elementwise import MAX_TERMS
 from mccompile.ops.registry import FrontEnd, front_ends
@@ -59,3 +61,79 @@ def test_results_of_many_operands_have_their_type(op: str, tmp_path: Path) -> No
     (got,) = graph.evaluate(case_inputs(case)).values()
     assert graph.outputs[0].dtype.name == "f16"
     np.testing.assert_array_equal(got.astype(np.float16), want)
+
+
+def _near(rng: np.random.Generator, middle: float, *shape: int) -> np.ndarray:
+    """Numbers that are apart by much less than they are from zero."""
+    return (middle + 0.1 * rng.standard_normal(shape)).astype(np.float16)
+
+
+def _in_steps(rng: np.random.Generator) -> dict[str, tuple[tuple[str, str], Case]]:
+    """Operators of several steps, the first of which make numbers that halves tell badly apart, or have not."""
+    x, row = _near(rng, 8, 2, 3, 5), _near(rng, 1, 5)
+    statistics = [*(_near(rng, middle, 3) for middle in (1, 0, 8)), np.full(3, 0.01, np.float16)]
+    words, tables = np.array([[0, 1, 2]], np.int32), [_near(rng, middle, 4, 5) for middle in (100, -40, -60)]
+    big, few = np.array([200, 400], np.float16), np.array([0.005, 0.01], np.float16)
+    wave = (1000 + 9 * np.cos(np.arange(15))).reshape(1, 15).astype(np.float16)
+    theta = np.array([[[50, 50, 0], [0.5, 0, 1]]], np.float16)
+    known, contrib = frozenset({1, 2, 3, 4}), "com.microsoft"
+    many = [np.full(1, 2000 if i < 2 * MAX_TERMS else -2000, np.float16) for i in range(3 * MAX_TERMS)]
+    return {
+        "constant statistics": (("", "BatchNormalization"), Case([x, *statistics], {}, known)),
+        "statistics": (("", "BatchNormalization"), Case([x, *statistics])),
+        "old form": (("", "BatchNormalization"), Case([x, *statistics], {}, known, opset=9)),
+        "skip": ((contrib, "SkipLayerNormalization"), Case([x, x[::-1], row, row])),
+        "skip and bias": ((contrib, "SkipSimplifiedLayerNormalization"), Case([x, x[::-1], row, -16 * row])),
+        "embedding": ((contrib, "EmbedLayerNormalization"), Case([words, words, *tables, row, row], outputs=2)),
+        "softmax": ((contrib, "BiasSoftmax"), Case([9 * x, 9 * x[:1]], {"axis": 2, "is_inner_broadcast": 0})),
+        "residual": ((contrib, "BiasDropout"), Case([x, row, -x[::-1]])),
+        "gelu": ((contrib, "BiasGelu"), Case([x - 12, row / 64])),
+        "scaler": (("", "ImageScaler"), Case([x[None]], {"bias": [-0.8, -0.81], "scale": 0.1}, opset=9)),
+        "outer product": (("", "Einsum"), Case([big, big, few], {"equation": "i,j,k->ijk"})),
+        "summed factor": (("", "Einsum"), Case([150 * np.stack([big, big]), few], {"equation": "ij,i->i"})),
+        "sum": (("", "Sum"), Case(many)),
+        "transform": (("", "DFT"), Case([wave[..., None], None, np.array(1)], {}, frozenset({2}))),
+        "frames": (("", "STFT"), Case([wave, np.array(4), wave[0, 8:] / 999, None], {}, frozenset({1}))),
+        "places": (("", "AffineGrid"), Case([theta, np.array([1, 1, 3, 70])], {"align_corners": 1}, frozenset({1}))),
+    }
+
+
+IN_STEPS = _in_steps(np.random.default_rng(5))
+OURS = ("BiasSoftmax", "BiasDropout", "DFT", "STFT")
+"""Operators that onnxruntime has not on processors, or computes less exactly than we do."""
+
+
+@pytest.mark.parametrize("name", IN_STEPS)
+def test_what_is_made_on_the_way_to_a_result_of_f16_is_not_rounded(name: str, tmp_path: Path) -> None:
+    """onnxruntime casts f16 to f32 around its kernels."""
+    operator, case = IN_STEPS[name]
+    inputs = [a.astype(np.float32) if a is not None and a.dtype == np.float16 else a for a in case.inputs]
+    wide = replace(case, inputs=inputs)
+    want = (_evaluated if operator[1] in OURS else _by_ort)(operator, wide, tmp_path)
+    for value, exact in zip(_evaluated(operator, case, tmp_path), want, strict=True):
+        np.testing.assert_allclose(value.astype(np.float64), exact, rtol=2**-10, atol=1e-7 * np.abs(exact).max())
+
+
+def _by_ort(operator: tuple[str, str], case: Case, _: Path) -> list[np.ndarray]:
+    return ort_outputs(case_model(front_ends()[operator], case), case)
+
+
+def _evaluated(operator: tuple[str, str], case: Case, folder: Path) -> list[np.ndarray]:
+    """What the graph of a case gives, as it is imported."""
+    (folder / "m.onnx").write_bytes(case_model(front_ends()[operator], case).SerializeToString())
+    graph = import_graph(folder / "m.onnx", Options(target="generic")).graph
+    return list(graph.evaluate(case_inputs(case)).values())
+
+
+@pytest.mark.parametrize("constant", [frozenset(), frozenset({1, 2, 3})], ids=["given", "constant"])
+def test_biases_of_recurrent_cells_are_added_up_as_floats(constant: frozenset[int], tmp_path: Path) -> None:
+    """96.1 + 0.02 - 96.1, the last made of the input."""
+    rng = np.random.default_rng(5)
+    weights = [_near(rng, -16, 1, 12, 6), _near(rng, 0, 1, 12, 3)]
+    biases = np.concatenate([_near(rng, 96, 1, 12), _near(rng, 0, 1, 12)], 1)
+    case = Case([np.ones((1, 3, 6), np.float16), *weights, biases], {"hidden_size": 3}, constant)
+    model = case_model(front_ends()["", "LSTM"], case)
+    onnx.save(model, tmp_path / "m.onnx")
+    mccompile.compile(tmp_path / "m.onnx", tmp_path / "out", target="generic")
+    (got,) = mccompile.load(tmp_path / "out").run(case_inputs(case)).values()
+    np.testing.assert_allclose(got.astype(np.float32), ort_outputs(model, case)[0], atol=2**-11)

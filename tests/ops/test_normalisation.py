@@ -10,6 +10,7 @@ import pytest
 
 from mccompile.driver import Options, compile_program, import_graph
 from mccompile.ir.op import Op
+from mccompile.ir.types import DTYPES
 from mccompile.ops.conv_transpose import ConvTranspose
 from mccompile.ops.normalize import Normalize
 from mccompile.ops.registry import front_ends
@@ -128,3 +129,35 @@ def test_float64_is_computed_in_float64(op: Op, operands: tuple[Array, ...]) -> 
 def test_nothing_is_normalised_without_a_warning() -> None:
     (y,) = Normalize(axes=(0,), epsilon=1e-5).evaluate(np.zeros((0, 3), np.float32))  # a warning fails
     assert y.shape == (0, 3)
+
+
+@pytest.mark.parametrize("training", [0, 1])
+@pytest.mark.parametrize(
+    "types", ["f16 f16 f16", "f32 f16 f16", "f16 f32 f32", "f32 f16 f64", "f64 f32 f32", "f32 f64 f64"]
+)
+def test_batch_normalization_of_any_types(types: str, training: int, tmp_path: Path) -> None:
+    """From opset 15 on, x, scale and bias, and the statistics have types of their own, which onnxruntime has not."""
+    own, factors, statistics = (DTYPES[name].numpy for name in types.split())
+    rng = np.random.default_rng(6)
+    x = (8 + 0.1 * rng.standard_normal((2, 3, 4))).astype(own)
+    scale, shift = ((middle + 0.1 * rng.standard_normal(3)).astype(factors) for middle in (1, 0))
+    mean, var = np.full(3, 8).astype(statistics), np.full(3, 0.01).astype(statistics)
+    case = Case([x, scale, shift, mean, var], {"training_mode": training}, outputs=1 + 2 * training)
+    model = case_model(front_ends()["", "BatchNormalization"], case, opset=15)
+    (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+    graph = import_graph(tmp_path / "m.onnx", Options(target="generic")).graph
+    wide, running = x.astype(np.float64), (mean, var)
+    found = (wide.mean((0, 2)), wide.var((0, 2)))
+    used = [column(a) for a in (found if training else running)]
+    y = (wide - used[0]) / np.sqrt(used[1] + 1e-5) * column(scale) + column(shift)
+    moved = [0.9 * old + 0.1 * new for old, new in zip(running, found, strict=True)]
+    given = graph.evaluate(case_inputs(case)).values()
+    for a, exact, dtype in zip(given, [y, *moved], [own, statistics, statistics], strict=False):
+        assert a.dtype == dtype
+        few = max(np.finfo(dtype).eps, 1e-5 if dtype == np.float32 else 1e-7)
+        np.testing.assert_allclose(a, exact, rtol=few, atol=few * np.abs(exact).max())
+
+
+def column(a: Array) -> Array:
+    """Numbers of the channels, beside elements of [N, C, pixels]."""
+    return a.astype(np.float64).reshape(-1, 1)
