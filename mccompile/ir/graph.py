@@ -33,7 +33,7 @@ from mccompile.ir import expr as ex
 from mccompile.ir.dims import UndecidedError, symbols, value, varies
 from mccompile.ir.errors import CompileError, InternalError
 from mccompile.ir.op import Inside, Op, TypeRuleError, op_at
-from mccompile.ir.scalar import Array
+from mccompile.ir.scalar import Array, as_computed
 from mccompile.ir.scan import reason
 from mccompile.ir.state import Growth, growth, unlike_state
 from mccompile.ir.types import I32, DType, TensorType, broadcast_shapes, dtype_of
@@ -170,6 +170,8 @@ class Node:
             results = op.evaluate_around(given, [g.as_function(wide, told) for g in self.regions])
             return [typed(r, v.dtype, wide) for r, v in zip(results, self.results, strict=True)]
         arrays = self.operand_arrays(values, wide)
+        if self.post:  # an epilogue reads what the operator computes, before it is stored
+            arrays = list(map(as_computed, arrays))
         with np.errstate(all="ignore"):
             results = list(op.evaluate_wide(*arrays) if wide else op.evaluate(*arrays))
         for i, body in self.post.items():

@@ -44,6 +44,11 @@ def conversion(given: np.dtype[Any], wanted: np.dtype[Any]) -> str:
     return way
 
 
+def as_computed(a: Array | None) -> Array | None:
+    """An operand in the type that its elements are computed in: halves as floats."""
+    return a.astype(np.float32) if a is not None and a.dtype == np.float16 else a
+
+
 def uniform(a: Array) -> bool:
     """Whether there are elements and all are equal, or all NaN. `np.unique` sorts them, and imports `numpy.ma`, which
     takes 2 % of the time of a small network.

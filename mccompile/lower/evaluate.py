@@ -17,7 +17,7 @@ from mccompile.ir.dims import value
 from mccompile.ir.errors import CompileError, InternalError
 from mccompile.ir.kernel import Call, Condition, Fill, KernelModule, Logical
 from mccompile.ir.op import op_at
-from mccompile.ir.scalar import Array
+from mccompile.ir.scalar import Array, as_computed
 from mccompile.ir.turns import Numbered, Turns, nested
 from mccompile.ir.types import DType
 from mccompile.ir.views import Buffer, View, whole
@@ -96,6 +96,7 @@ def _run(call: Call, memory: _Memory, known: Mapping[str, int], counted: Mapping
     else:
         with np.errstate(all="ignore"):
             op = op_at(views.op or call.op, known)
+            arrays = list(map(as_computed, arrays)) if post else arrays
             results = op.evaluate_wide(*arrays) if memory.wide else op.evaluate(*arrays)
     made = [_applied(post.get(i), result, extras, memory.wide) for i, result in enumerate(results)]
     pairs = list(zip(views.results, made, strict=True))

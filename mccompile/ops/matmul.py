@@ -149,7 +149,7 @@ def import_gemm(n: Import) -> None:
     alpha, beta = n.attr("alpha", 1.0), n.attr("beta", 1.0)
     # Half of whole numbers is computed in f64, and the sum is cut off: its own type has no 0.5. What leaves it wraps.
     parted = not a.dtype.is_float and not (float(alpha).is_integer() and float(beta).is_integer())
-    dtype = F64 if parted else a.dtype
+    dtype = F64 if parted else a.dtype.compute
     body: ex.Expr = ex.convert(ex.acc(a.dtype), dtype)
     if alpha != 1.0:
         body = ex.apply("mul", body, ex.num(alpha, dtype))

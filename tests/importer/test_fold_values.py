@@ -55,3 +55,13 @@ def test_the_mean_of_nothing_is_0(tmp_path: Path) -> None:
     (want,) = ort_outputs(case_model(front_end, case), case)
     np.testing.assert_array_equal(folded(front_end, case, tmp_path)[0], want)
     assert not want.any()
+
+
+def test_halves_are_added_up_as_floats(tmp_path: Path) -> None:
+    """Sums beyond 65504, of which an epilogue makes less."""
+    thousands, far = np.full((1, 100), 1000, np.float16), np.full((1, 1), -60000, np.float16)
+    cases = {"ReduceMean": Case([thousands, np.array([1])]), "Gemm": Case([thousands, thousands.T / 1250, far])}
+    for op_type, case in cases.items():
+        front_end = front_ends()["", op_type]
+        (want,) = ort_outputs(case_model(front_end, case), case)
+        np.testing.assert_array_equal(folded(front_end, case, tmp_path)[0], want)

@@ -89,6 +89,7 @@ def _in_steps(rng: np.random.Generator) -> dict[str, tuple[tuple[str, str], Case
         "residual": ((contrib, "BiasDropout"), Case([x, row, -x[::-1]])),
         "gelu": ((contrib, "BiasGelu"), Case([x - 12, row / 64])),
         "scaler": (("", "ImageScaler"), Case([x[None]], {"bias": [-0.8, -0.81], "scale": 0.1}, opset=9)),
+        "product and bias": (("", "Gemm"), Case([big[None], big[:, None] / 2, np.full((1, 1), -60000, np.float16)])),
         "outer product": (("", "Einsum"), Case([big, big, few], {"equation": "i,j,k->ijk"})),
         "summed factor": (("", "Einsum"), Case([150 * np.stack([big, big]), few], {"equation": "ij,i->i"})),
         "sum": (("", "Sum"), Case(many)),
