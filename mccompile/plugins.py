@@ -19,6 +19,7 @@ import functools
 import hashlib
 import importlib
 import importlib.util
+import os
 import pkgutil
 import re
 import sys
@@ -53,18 +54,33 @@ class Plugin:
 
     @property
     def paths(self) -> list[Path]:
-        """Its files."""
-        inside = (path for part in (*FLOORS, TEMPLATES) for path in sorted((self.folder / part).rglob("*")))
-        return [path for path in inside if path.suffix in (".py", ".j2")]
+        """Its files: Python and templates, and all else that lies in the folders of `FLOORS` and `TEMPLATES`."""
+        found = []
+        for where, inside, names in os.walk(self.folder):
+            inside[:] = sorted(name for name in inside if name != "__pycache__" and not name.startswith("."))
+            parts = Path(where).relative_to(self.folder).parts
+            own = bool(parts) and parts[0] in (*FLOORS, TEMPLATES)
+            shown = (Path(where, name) for name in sorted(names) if not name.startswith("."))
+            found += [path for path in shown if own or path.suffix in (".py", ".j2")]
+        return found
 
     @property
     def digest(self) -> str:
         """SHA-256 of its files by name, in hexadecimal."""
-        total = hashlib.sha256()
-        for path in self.paths:
-            data = path.read_bytes()
-            total.update(f"{path.relative_to(self.folder).as_posix()} {len(data)}\n".encode() + data)
-        return total.hexdigest()
+        return _digest({path.relative_to(self.folder).as_posix(): path.read_bytes() for path in self.paths})
+
+    @property
+    def key(self) -> str:
+        """All that results depend on."""
+        return f"{self.name} {self.digest}"
+
+
+def _digest(files: Mapping[str, bytes]) -> str:
+    """SHA-256 of files by name, in hexadecimal."""
+    total = hashlib.sha256()
+    for name, data in files.items():
+        total.update(f"{name} {len(data)}\n".encode() + data)
+    return total.hexdigest()
 
 
 _added: dict[str, Plugin] = {}
@@ -168,46 +184,64 @@ class Function:
         return self.header.with_suffix(".py")
 
     @property
+    def has_twin(self) -> bool:
+        """Whether Python knows what it computes."""
+        return self.twin.is_file()
+
+    @property
     def paths(self) -> list[Path]:
-        """Its C."""
+        """Its files: its C, and its twin, by which nodes of constants are computed."""
+        return [*self._c, *([self.twin] if self.has_twin else [])]
+
+    @property
+    def _c(self) -> list[Path]:
         return [p for p in (self.header, self.source) if p is not None]
 
     @property
     def files(self) -> dict[str, bytes]:
         """What is written beside the generated C, by name."""
-        return {p.name: p.read_bytes() for p in self.paths}
+        return {p.name: p.read_bytes() for p in self._c}
 
     @property
     def digest(self) -> str:
         """SHA-256 of its C, in hexadecimal."""
-        total = hashlib.sha256()
-        for name, data in self.files.items():
-            total.update(f"{name} {len(data)}\n".encode() + data)
-        return total.hexdigest()
+        return _digest(self.files)
+
+    @property
+    def key(self) -> str:
+        """All that results depend on: what it computes, too, and its twin."""
+        return f"{self.domain}:{self.op_type} {self.name} {_digest({p.name: p.read_bytes() for p in self.paths})}"
 
     def evaluate(self, arrays: Sequence[Any], attributes: Mapping[str, Any]) -> list[Any]:
-        """What the twin in Python answers, as a list. CompileError where there is none."""
-        if not self.twin.is_file():
+        """What the twin in Python answers, as a list. CompileError where there is none, or it fails."""
+        if not self.has_twin:
             raise CompileError(
                 f"{self.name} has no twin in Python to compare with",
                 hint=f"write {self.twin.name} beside {self.header.name}, with {self.name}(x0, .., attribute=..)",
             )
-        found = _twin(self.twin, self.name)(*arrays, **attributes)
+        function = _twin(self.twin, self.name, self.twin.read_bytes())
+        try:
+            found = function(*arrays, **attributes)
+        except Exception as e:
+            raise _unusable(self.twin, e) from e
         return list(found) if isinstance(found, tuple | list) else [found]
 
 
 @functools.cache
-def _twin(path: Path, name: str) -> Callable[..., Any]:
-    spec = importlib.util.spec_from_file_location(f"{_PREFIX}twin_{name}", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
+def _twin(path: Path, name: str, source: bytes) -> Callable[..., Any]:
+    """The function of a name in a file of Python; the file may be written again while this process runs."""
+    module = ModuleType(f"{_PREFIX}twin_{name}")
+    module.__file__ = str(path)
     try:
-        spec.loader.exec_module(module)
+        exec(compile(source, str(path), "exec"), module.__dict__)
         function: Callable[..., Any] = getattr(module, name)
     except Exception as e:
-        raise CompileError(f"{path.name} cannot be used: {type(e).__name__}: {e}", where=str(path)) from e
+        raise _unusable(path, e) from e
     return function
+
+
+def _unusable(path: Path, e: Exception) -> CompileError:
+    return CompileError(f"{path.name} cannot be used: {type(e).__name__}: {e}", where=str(path))
 
 
 _functions: dict[tuple[str, str], Function] = {}

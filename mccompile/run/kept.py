@@ -102,7 +102,7 @@ def _compiler() -> Iterator[str]:
     for package in _PACKAGES:
         yield metadata.distribution(package).read_text("METADATA") or package  # `version` parses it for 5 ms
     for made in made_with():
-        yield f"{made.name} {made.digest}"
+        yield made.key
     for root in (Path(__file__).resolve().parent.parent, *(data_dir() / own for own in _OWN)):
         yield _digest_of_all(root)
 

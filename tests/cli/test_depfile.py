@@ -31,7 +31,7 @@ def test_arrays_of_constants_functions_of_c_and_plugins_are_named(tmp_path: Path
     given += ["--constant", f"w={tmp_path / 'w.npy'}", "--target", "generic", "--depfile", tmp_path / "net.d"]
     done = spawn([model, "-o", tmp_path / "out", *given])
     assert done.returncode == 0, done.stderr
-    read = [model, tmp_path / "w.npy", plugin, low_pass, low_pass.with_suffix(".c")]
+    read = [model, tmp_path / "w.npy", plugin, *(low_pass.with_suffix(suffix) for suffix in (".h", ".c", ".py"))]
     assert words(tmp_path / "net.d") == list(map(str, read))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +14,13 @@ import pytest
 from click.testing import CliRunner, Result
 from onnx import TensorProto, helper, numpy_helper
 
+from mccompile import plugins
+from mccompile.cli import compile as compile_command
 from mccompile.cli.main import cli
 from mccompile.run import kept
 from mccompile.run.cache import CacheError
+from mccompile.search.options import Declared, declared
+from mccompile.targets.target import targets
 
 
 @pytest.fixture
@@ -96,6 +100,122 @@ def test_a_changed_compiler_finds_nothing(model: Path, cache: Path, monkeypatch:
     before = kept.kept([model], "generic", {})
     monkeypatch.setattr(kept, "_digest_of_all", lambda folder: "another")
     assert before != kept.kept([model], "generic", {})
+
+
+OF_KIND = {
+    "text": ("cortex-m3", "cortex-m4"),
+    "flag": (None,),
+    "count": ("2", "3"),
+    "level": ("1", "s"),
+    "size": ("64K", "65K"),
+    "path": ("one.npz", "two.npz"),
+    "memory": ("fast:1K,slow:2K", "fast:2K,slow:1K"),
+    "targets": ("x86-64-v2,x86-64-v3", "x86-64-v3,x86-64-v4"),
+    "effort": ("0", "3"),
+    "factor": ("0.5", "0.25"),
+    "io": ("caller", "quantized"),
+    "random": ("input",),
+    "requant": ("tflite",),
+    "formats": ("x=u8", "x=i8"),
+    "streaming": ("never", "always"),
+    "dims": ("n=1", "n=2"),
+    "bounds": ("n=1", "n=2"),
+    "limits": ("tensor-elements=100", "tensor-elements=200"),
+    "shapes": ("x=1,2", "x=12"),
+    "constants": ("x=1", "x=1.0"),
+    "states": ("y=x", "x=y"),
+    "weights": ("i8", "y=i8"),
+    "precision": ("f16", "y=f16"),
+    "kernels": ("conv=conv.generic", "map=map.generic"),
+}
+"""Values of an option of each kind that are none's default."""
+
+BESIDE = {"inputs": ["--golden", "tests"], "share_arena": ["--project", "several"]}
+"""What options are of use with."""
+
+OF_NO_FILE = {
+    "models", "out", "depfile", "print_after", "print_after_all", "dump_dir", "remarks", "no_cache", "reports",
+    "verbose", "quiet", "as_json",
+}  # fmt: skip
+"""Parameters of the command that what is kept does not depend on: models are asked by their content, others say what
+is done besides, or that nothing is kept."""
+
+
+@pytest.fixture
+def key(model: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., str]]:
+    """What the compilation of a command would be kept as; "" where nothing is kept."""
+    asked: list[str] = []
+    made = dict(targets())
+
+    def compiled(*args: object) -> dict[str, object]:
+        asked.append(args[-1].name if isinstance(args[-1], kept.Kept) else "")
+        return {}
+
+    def forget() -> None:
+        plugins._functions.clear()
+        plugins._added.clear()
+        for clear in plugins._registries:
+            clear()
+
+    def of(*words: object) -> str:
+        forget()
+        told = [*map(str, words)]
+        target = [] if "--target" in told or "--targets" in told else ["--target", "generic"]
+        with monkeypatch.context() as patched:
+            patched.chdir(tmp_path)
+            patched.setattr(compile_command, "_compiled", compiled)
+            done = CliRunner().invoke(cli, [str(model), "-o", "out", "-q", *target, *told])
+        assert done.exit_code == 0, done.output
+        return asked.pop()
+
+    yield of
+    forget()
+    targets().update(made)
+
+
+@pytest.mark.parametrize(("name", "told"), [(name, told) for name, told, _ in declared() if told.flags])
+def test_values_of_options_are_told_apart(name: str, told: Declared, key: Callable[..., str]) -> None:
+    """Each value has a key of its own, or nothing is kept where it is given."""
+    beside = BESIDE.get(name, [])
+    values = [[told.flags[-1], *([] if value is None else [value])] for value in OF_KIND[told.kind]]
+    keys = [key(*beside, *words) for words in ([], *values)]
+    kept_apart = [one for one in keys if one]
+    assert len(set(kept_apart)) == len(kept_apart)
+    assert keys[0] or "--golden" in beside
+
+
+def test_every_parameter_of_the_command_is_asked_for_here() -> None:
+    own = {param.name for param in compile_command.compile_.params}
+    assert own - {name for name, _, _ in declared()} == OF_NO_FILE | {"custom_op", "plugin"}
+
+
+def test_functions_of_c_are_told_apart(key: Callable[..., str], tmp_path: Path) -> None:
+    """By what they compute, their header, their C, and their twin."""
+    keys = [key()]
+    for name, text in (("f.h", "int a;"), ("f.h", "int b;"), ("f.c", "int c;"), ("f.py", "d"), ("f.py", "e")):
+        (tmp_path / name).write_text(text)
+        keys += [key("--custom-op", f"com.acme:{op}=f.h") for op in ("One", "Two")]
+    keys.append(key("--custom-op", "com.acme:One=f.h", "--custom-op", "com.acme:Two=f.h"))
+    assert all(keys)
+    assert len(set(keys)) == len(keys)
+    assert key("--custom-op", "com.acme:Two=f.h") == keys[-2]
+
+
+def test_plugins_are_told_apart(key: Callable[..., str], tmp_path: Path) -> None:
+    """By all that their modules may import or read; what lies beside that, and caches of Python, are none of it."""
+    (tmp_path / "acme" / "ops" / "__pycache__").mkdir(parents=True)
+    keys = [key(), key("--plugin", "acme")]
+    for name in ("ops/a.py", "ops/b.py", "ops/table.json", "ops/inner/c.py", "kernels_templates/d.c.j2", "common.py"):
+        path = tmp_path / "acme" / name
+        path.parent.mkdir(exist_ok=True)
+        for text in ("", "# more"):
+            path.write_text(text)
+            keys.append(key("--plugin", "acme"))
+    assert all(keys)
+    assert len(set(keys)) == len(keys)
+    for name in ("ops/__pycache__/a.pyc", "README.md"):
+        (tmp_path / "acme" / name).write_text("")
+    assert key("--plugin", "acme") == keys[-1]
 
 
 def test_weights_outside_of_the_folder_are_not_looked_at(model: Path, cache: Path, tmp_path: Path) -> None:
