@@ -151,6 +151,11 @@ class Node:
             types[i] = types[i].with_dtype(kept)
         return types
 
+    @property
+    def evaluates(self) -> bool:
+        """Whether `evaluate` knows the results, of the graphs inside, too."""
+        return self.op.evaluates and all(node.evaluates for region in self.regions for node in region.nodes)
+
     def evaluate(
         self, values: Mapping[Value, Array], wide: bool = False, extents: Mapping[str, int] | None = None
     ) -> list[Array]:

@@ -155,6 +155,11 @@ class Op:
         return ()
 
     @property
+    def evaluates(self) -> bool:
+        """Whether `evaluate` knows the results: what comes from outside may be C alone."""
+        return True
+
+    @property
     def weights(self) -> int | None:
         """The operand that many others are multiplied by, if there is one, so that it may well be stored in fewer
         bits than it is multiplied in."""

@@ -23,7 +23,7 @@ from mccompile.ir.scalar import Array
 from mccompile.ir.types import DTYPES, TensorType
 from mccompile.ops.frontend import Import
 from mccompile.ops.registry import FrontEnd
-from mccompile.plugins import functions
+from mccompile.plugins import Function, functions
 
 Attribute = int | float | str | tuple[int, ...] | tuple[float, ...]
 
@@ -44,9 +44,18 @@ class Custom(Op):
     def infer(self, *operands: TensorType | None) -> tuple[TensorType, ...]:
         return tuple(TensorType(DTYPES[dtype], shape) for dtype, shape in self.types)
 
+    @property
+    def _known(self) -> Function | None:
+        return next((f for f in functions().values() if f.name == self.function), None)
+
+    @property
+    def evaluates(self) -> bool:
+        known = self._known
+        return known is not None and known.has_twin
+
     def evaluate(self, *arrays: Array | None) -> tuple[Array, ...]:
         """By its twin in Python; CompileError if it has none."""
-        known = next((f for f in functions().values() if f.name == self.function), None)
+        known = self._known
         if known is None:
             raise CompileError(f"nothing is known of {self.function}.h", hint="give --custom-op as for the model")
         found = known.evaluate([np.asarray(a) for a in arrays], dict(self.attributes))

@@ -60,6 +60,10 @@ class Hidden(Op):
     def hands_on(self) -> bool:
         return self.op.hands_on
 
+    @property
+    def evaluates(self) -> bool:
+        return self.op.evaluates
+
     def turns_inside(self) -> int:
         return self.op.turns_inside()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -187,6 +187,77 @@ def test_attributes_may_be_infinite(tmp_path: Path) -> None:
     code = (tmp_path / "out" / "net.c").read_text()
     assert "gains[2] = { 0.5f, (float)-1e39 };" in code
     assert "INFINITY, " in code or "INFINITY)" in code
+
+
+DOUBLE = (
+    "#include <stdint.h>\nstatic inline void twice(const float *x0, const int32_t *x0_dims, float *y0, "
+    "const int32_t *y0_dims)\n{\n(void)y0_dims;\nfor (int32_t i = 0; i < x0_dims[0]; ++i) y0[i] = 2 * x0[i];\n}\n"
+)
+
+
+def _twice(x: str, y: str) -> onnx.NodeProto:
+    return helper.make_node("Twice", [x], [y], domain="com.acme")
+
+
+def _of_constants() -> list[onnx.NodeProto]:
+    return [_twice("eight", "a"), helper.make_node("Neg", ["a"], ["b"]), _twice("b", "made")]
+
+
+def _in_a_loop() -> list[onnx.NodeProto]:
+    """Of constants alone, in a loop that stays one: 2^20 * eight."""
+    going, kept = (helper.make_tensor_value_info(name, TensorProto.BOOL, []) for name in ("going", "kept"))
+    before, behind = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [8]) for name in ("before", "behind"))
+    turn = helper.make_tensor_value_info("turn", TensorProto.INT64, [])
+    nodes = [_twice("before", "behind"), helper.make_node("Identity", ["going"], ["kept"])]
+    body = helper.make_graph(nodes, "body", [turn, going, before], [kept, behind])
+    return [helper.make_node("Loop", ["turns", "", "eight"], ["made"], body=body)]
+
+
+def _of_extents() -> list[onnx.NodeProto]:
+    value = onnx.numpy_helper.from_array(np.float32([8]))
+    return [
+        helper.make_node("Shape", ["x"], ["extents"]),
+        helper.make_node("ConstantOfShape", ["extents"], ["eights"], value=value),
+        _twice("eights", "made"),
+    ]
+
+
+@pytest.mark.parametrize("has_twin", [False, True])
+@pytest.mark.parametrize(("nodes", "factor"), [(_of_constants, -4.0), (_in_a_loop, 2.0**20), (_of_extents, 2.0)])
+def test_nodes_of_constants_need_no_twin(
+    nodes: Callable[[], list[onnx.NodeProto]], factor: float, has_twin: bool, tmp_path: Path
+) -> None:
+    """They are computed by it where there is one, otherwise by the C."""
+    (tmp_path / "twice.h").write_text(DOUBLE)
+    if has_twin:
+        (tmp_path / "twice.py").write_text("def twice(x):\n    return 2 * x\n")
+    plugins.add_function(f"com.acme:Twice={tmp_path / 'twice.h'}")
+    dims = {"n": "8..9"} if nodes is _of_extents else {}
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n" if dims else 8]) for name in "xy")
+    held = [onnx.numpy_helper.from_array(np.full(8, 8, np.float32), "eight")]
+    held += [onnx.numpy_helper.from_array(np.array(20), "turns")]
+    graph = helper.make_graph([*nodes(), helper.make_node("Add", ["x", "made"], ["y"])], "g", [x], [y], held)
+    opsets = [helper.make_opsetid("", 20), helper.make_opsetid("com.acme", 1)]
+    made = helper.make_model(graph, opset_imports=opsets, ir_version=9)
+    report = mccompile.compile(made, tmp_path / "out", target="generic", dims=dims).report
+    assert ("custom.generic" in report["kernels"]) is not has_twin
+    assert mccompile.load(tmp_path / "out")(np.ones(8, np.float32)).tolist() == [1 + 8 * factor] * 8
+
+
+def test_a_twin_that_is_written_again_is_read_again(tmp_path: Path) -> None:
+    (tmp_path / "twice.h").write_text(DOUBLE)
+    made = plugins.add_function(f"com.acme:Twice={tmp_path / 'twice.h'}")
+    for factor in (2, 3):
+        (tmp_path / "twice.py").write_text(f"def twice(x):\n    return {factor} * x\n")
+        assert made.evaluate([1], {}) == [factor]
+
+
+@pytest.mark.parametrize("text", ["def once(x): ...", "def twice(): ...", "def twice(x): return x.none", "def"])
+def test_a_twin_that_fails_is_named(text: str, tmp_path: Path) -> None:
+    (tmp_path / "twice.h").write_text(DOUBLE)
+    (tmp_path / "twice.py").write_text(f"{text}\n")
+    with pytest.raises(CompileError, match=r"twice\.py cannot be used"):
+        plugins.add_function(f"com.acme:Twice={tmp_path / 'twice.h'}").evaluate([1], {})
 
 
 def test_what_is_wrong_is_said(tmp_path: Path) -> None:

@@ -27,6 +27,10 @@ def run(graph: Graph, remarks: Remarks) -> int:
         if not node.inputs or node.varies or any(v not in graph.constants for v in node.inputs):
             kept.append(node)
             continue
+        if not node.evaluates:
+            remarks.miss(f"folded {node.where}", "what it computes is known to C alone")
+            kept.append(node)
+            continue
         if is_dequantised(node):
             remarks.miss(f"folded {node.where}", "integers that stand for floats are small, and may stay so")
             kept.append(node)

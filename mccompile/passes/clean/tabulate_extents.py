@@ -108,7 +108,9 @@ def _known(graph: Graph) -> dict[Value, tuple[Symbol | None, bool]]:
     found: dict[Value, tuple[Symbol | None, bool]] = {}
     counted = set(graph.counts.values())
     for node in graph.nodes:
-        if node.regions or node.op.ends_run or not counted.isdisjoint(node.results) or graph.counted(node):
+        if node.regions or node.op.ends_run or not node.evaluates:
+            continue
+        if not counted.isdisjoint(node.results) or graph.counted(node):
             continue
         if any(v not in found and v not in graph.constants for v in node.inputs):
             continue
