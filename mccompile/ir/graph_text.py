@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -76,11 +76,23 @@ def print_graph(graph: Graph) -> str:
     return "\n".join([*lines, "}", ""])
 
 
+def content_name(type_: TensorType, sha: str) -> str:
+    """What an array beside the text is called where names do not tell it from others: equal bytes may be of another
+    type."""
+    return f"#{type_} {sha}"
+
+
 def arrays(graph: Graph) -> dict[str, Array]:
-    """The constants that the text shows by digest only, by name: the content of ``<file>.npz``."""
-    graphs = [graph, *graph.all_regions()]
-    constants = [(v.name, a) for g in graphs for v, a in g.constants.items()]
-    return {name: a for name, a in constants if isinstance(a, np.ndarray) and a.size > INLINE_LIMIT}
+    """The constants that the text shows by digest only: the content of ``<file>.npz``. By name; those of graphs
+    inside of nodes, each of which has names of its own, by content."""
+    found = {v.name: a for v, a in _beside(graph)}
+    return found | {content_name(v.type, digest(a)): a for g in graph.all_regions() for v, a in _beside(g)}
+
+
+def _beside(graph: Graph) -> Iterator[tuple[Value, Array]]:
+    for v, a in graph.constants.items():
+        if isinstance(a, np.ndarray) and a.size > INLINE_LIMIT:
+            yield v, a
 
 
 def parse_op(
@@ -165,10 +177,13 @@ def parse_type(s: Scanner) -> TensorType:
 
 
 class _GraphParser:
-    def __init__(self, source: str, lookup: OpLookup, data: Mapping[str, Array], path: str) -> None:
+    def __init__(
+        self, source: str, lookup: OpLookup, data: Mapping[str, Array], path: str, inside: bool = False
+    ) -> None:
         self.s = Scanner(source, path)
         self.lookup = lookup
         self.data = data
+        self.inside = inside
         self.values: dict[str, Value] = {}
         self.graph = Graph("")
 
@@ -197,7 +212,7 @@ class _GraphParser:
         found: list[Graph] = []
         self.s.expect("{")
         while not self.s.accept("}"):
-            inner = _GraphParser(self.s.source, self.lookup, self.data, self.s.path)
+            inner = _GraphParser(self.s.source, self.lookup, self.data, self.s.path, inside=True)
             inner.s.at = self.s.at
             found.append(inner.parse())
             self.s.at = inner.s.at
@@ -288,7 +303,7 @@ class _GraphParser:
         self.s.expect(";")
         self.s.expect("sha256=")
         sha = self.s.pattern(r"[0-9a-f]+", "a digest")
-        known = self.data.get(name)
+        known = self.data.get(content_name(value.type, sha) if self.inside else name)
         if known is not None and digest(known) != sha:
             raise self.s.error(f"the array given for %{name} has digest {digest(known)}, not {sha}")
         self.graph.constants[value] = Digest(sha) if known is None else known

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from mccompile.ir import expr as ex
 from mccompile.ir.dims import symbols, varies
 from mccompile.ir.errors import CompileError, InternalError
-from mccompile.ir.graph_text import OpLookup, digest, parse_fields, parse_type
+from mccompile.ir.graph_text import OpLookup, content_name, digest, parse_fields, parse_type
 from mccompile.ir.kernel import Block, Call, Condition, Fill, KernelModule, Logical, verify_step
 from mccompile.ir.limits import exceeds
 from mccompile.ir.op import Op
@@ -334,7 +334,7 @@ class _Parser:
         self.s.expect("#")
         type_ = parse_type(self.s)
         sha = self.s.pattern(r"[0-9a-f]+", "a digest")
-        known = Buffer(f"#{sha}", type_, "record", 1)
+        known = Buffer(content_name(type_, sha), type_, "record", 1)
         return replace(known, name=sha, data=self.elements(known, sha))
 
     def near(self, operands: int) -> tuple[int, int] | None:

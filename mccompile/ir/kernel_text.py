@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from mccompile.ir import expr as ex
 from mccompile.ir.dims import Dim, varies
 from mccompile.ir.dims_text import declaration
-from mccompile.ir.graph_text import digest
+from mccompile.ir.graph_text import content_name, digest
 from mccompile.ir.kernel import Block, Call, Condition, Fill, KernelModule, Logical
 from mccompile.ir.op import dataclass_text, op_text
 from mccompile.ir.program import PlanFacts, Program
@@ -60,7 +60,7 @@ def view_text(view: View | None) -> str:
     text = buffer_name(view.buffer)
     if view.buffer.space == "record":
         data = view.buffer.data  # a text that is read without its arrays has the digest for a name
-        text = f"#{view.buffer.type} {view.buffer.name if data is None else digest(data)}"
+        text = content_name(view.buffer.type, view.buffer.name if data is None else digest(data))
     plain = whole(view.buffer)
     if view == plain:
         return text
@@ -179,11 +179,11 @@ def facts_text(f: PlanFacts) -> str:
 
 
 def module_arrays(m: KernelModule) -> dict[str, Array]:
-    """The elements of the blob's buffers by name: the content of ``<file>.npz``."""
+    """The elements of the blob's buffers by name, and those of records by content: what is in ``<file>.npz``."""
     packed = {b.name: b.data for b in m.buffers if b.data is not None}
     views = [v for s in m.body.linear() if isinstance(s, Call) and s.logical for v in _inputs(s.logical)]
-    records = [v.buffer.data for v in views if v is not None and v.buffer.space == "record"]
-    return packed | {f"#{digest(a)}": a for a in records if a is not None}
+    records = [v.buffer for v in views if v is not None and v.buffer.space == "record"]
+    return packed | {content_name(b.type, digest(b.data)): b.data for b in records if b.data is not None}
 
 
 def _inputs(logical: Logical) -> tuple[View | None, ...]:

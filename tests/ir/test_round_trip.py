@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 from mccompile.codegen.files import source_files
 from mccompile.codegen.model import model_facts
@@ -17,10 +19,11 @@ from mccompile.ir import files
 from mccompile.ir.errors import CompileError
 from mccompile.ir.expr import parse, text
 from mccompile.ir.files import arrays_of, text_of
-from mccompile.ir.graph_text import parse_graph
+from mccompile.ir.graph import Graph
+from mccompile.ir.graph_text import content_name, digest, parse_graph
 from mccompile.ir.kernel_parse import parse_module, parse_program
 from mccompile.ir.scalar import Array
-from mccompile.ir.types import F32, I32
+from mccompile.ir.types import F16, F32, I16, I32, TensorType
 from mccompile.kernel_passes.share_code import share_modules
 from mccompile.kernels.registry import params_of
 from mccompile.lower.lower import lower
@@ -118,6 +121,92 @@ def test_files_hold_everything(tmp_path: Path) -> None:
     files.save(tmp_path / "g.mcir", c.graph)
     assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == first
     assert sorted(first) == ["g.mcir", "g.npz"]
+
+
+REGIONS = """\
+graph @g(%c: bool[], %x: f32[40]) {
+  %w = const : f32[40] ; sha256=SHA0
+  %y = if(%c, %x) regions {
+    graph @then(%x: f32[40]) {
+      %w = const : f32[40] ; sha256=SHA1
+      %y = map(%x, %w) {expr={(x0 + x1)}} : f32[40]
+      return %y
+    }
+    graph @else(%x: f32[40]) {
+      %w = const : f32[40] ; sha256=SHA2
+      %zero = const : f32[40] ; sha256=SHA3
+      %i = const : i32[40] ; sha256=SHA3
+      %y = map(%x, %w, %zero, %i) {expr={(((x0 + x1) + x2) + f32(x3))}} : f32[40]
+      return %y
+    }
+  } : f32[40]
+  %z = map(%y, %w) {expr={(x0 * x1)}} : f32[40]
+  return %z
+}
+"""
+
+
+def test_graphs_inside_have_arrays_of_their_own(tmp_path: Path) -> None:
+    """Whose names are those of others, and whose bytes those of another type."""
+    arrays = [np.full(40, n, np.float32) for n in (3, 1, 2, 0)]
+    source = REGIONS
+    for i, array in enumerate(arrays):
+        source = source.replace(f"SHA{i}", digest(array))
+    beside = {content_name(TensorType(F32, (40,)), digest(a)): a for a in arrays}
+    beside[content_name(TensorType(I32, (40,)), digest(arrays[3]))] = np.zeros(40, np.int32)
+    files.save(tmp_path / "g.mcir", parse_graph(source, lookup, {**beside, "w": arrays[0]}))
+    graph = files.load(tmp_path / "g.mcir", lookup, params_of)
+    assert isinstance(graph, Graph)
+    assert text_of(graph) == source
+    assert arrays_of(graph).keys() == {"w", *beside} - {content_name(TensorType(F32, (40,)), digest(arrays[0]))}
+    for c, factor in ((True, 1), (False, 2)):
+        inputs = {"c": np.array(c), "x": np.ones(40, np.float32)}
+        assert graph.evaluate(inputs)["z"].tolist() == [3 * (1 + factor)] * 40
+
+
+def test_branches_whose_weights_are_called_alike_are_read_back(tmp_path: Path) -> None:
+    """Two branches of the same nodes, whose weights passes call alike."""
+    rng = np.random.default_rng(0)
+    weights = {"w": rng.normal(size=(8, 8)), "two": rng.normal(size=8), "three": rng.normal(size=8)}
+    held = [numpy_helper.from_array(a.astype(np.float32), n) for n, a in weights.items()]
+    c = helper.make_tensor_value_info("c", TensorProto.BOOL, [])
+    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [4, 8]) for n in "xy")
+
+    def branch(by: str) -> onnx.GraphProto:
+        nodes = [helper.make_node("MatMul", ["x", "w"], ["a"]), helper.make_node("Mul", ["a", by], ["b"])]
+        return helper.make_graph(nodes, by, [], [helper.make_tensor_value_info("b", TensorProto.FLOAT, [4, 8])])
+
+    choice = helper.make_node("If", ["c"], ["y"], then_branch=branch("two"), else_branch=branch("three"))
+    graph = helper.make_graph([choice], "g", [c, x], [y], held)
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    (tmp_path / "net.onnx").write_bytes(made.SerializeToString())
+    compilation = import_graph(tmp_path / "net.onnx", Options(target="generic"))
+    optimize(compilation)
+    graph_round_trip(compilation)
+    files.save(tmp_path / "g.mcir", compilation.graph)
+    loaded = files.load(tmp_path / "g.mcir", lookup, params_of)
+    assert isinstance(loaded, Graph)
+    inputs = {"x": rng.normal(size=(4, 8)).astype(np.float32)}
+    for chosen in (True, False):
+        results = [g.evaluate({**inputs, "c": np.array(chosen)})["y"] for g in (compilation.graph, loaded)]
+        np.testing.assert_array_equal(*results)
+
+
+def test_records_of_equal_bytes_are_told_apart_by_their_type() -> None:
+    halves, bits = np.zeros(64, np.float16), np.zeros(64, np.int16)
+    assert digest(halves) == digest(bits)
+    known = {content_name(TensorType(t, (64,)), digest(a)): a for t, a in ((F16, halves), (I16, bits))}
+    first, second = known
+    source = f"""\
+kernels @hand target=generic {{
+  buffer x : f32[64] arena align=4 role=input
+  buffer y : f32[64] arena align=4 role=output
+  call map.generic map {{expr={{(x0 + 1.0)}}}} (x) -> y means (x, {first}, {second}) -> y
+}}
+"""
+    module = parse_module(source, lookup, params_of, known)
+    assert text_of(module) == source
+    assert {name: a.dtype for name, a in arrays_of(module).items()} == {name: a.dtype for name, a in known.items()}
 
 
 MODULE = """\
