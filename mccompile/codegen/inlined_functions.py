@@ -34,7 +34,7 @@ def with_one_text(shared: Shared) -> Shared:
     kinds: dict[tuple[str, ...], list[tuple[Function, Form]]] = {}
     for function in functions_beside(list(shared.texts.values())):
         form = form_of(function.text, floats=True)
-        kinds.setdefault(form.pieces, []).append((function, form))
+        kinds.setdefault(form.kind, []).append((function, form))
     made, changes = dict(shared.functions), dict[str, list[tuple[Function, str]]]()
     for same in kinds.values():
         one, first = joined([form for _, form in same], inlined=True), same[0][0]

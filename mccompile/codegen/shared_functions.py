@@ -80,15 +80,15 @@ class Alike:
     one: Joined
 
     @property
-    def pieces(self) -> tuple[str, ...]:
-        return self.functions[0].form.pieces
+    def kind(self) -> tuple[str, ...]:
+        return self.functions[0].form.kind
 
 
 def functions_alike(functions: Sequence[Function]) -> list[Alike]:
     """Those that differ in numbers, and in nothing else."""
     kinds: dict[tuple[str, ...], list[Function]] = {}
     for function in functions:
-        kinds.setdefault(function.form.pieces, []).append(function)
+        kinds.setdefault(function.form.kind, []).append(function)
     found = [Alike(tuple(same), joined([f.form for f in same])) for same in kinds.values() if len(same) > 1]
     return [alike for alike in found if alike.one.names]
 
@@ -97,7 +97,7 @@ def shared_functions(
     kernels: Sequence[str], functions: Sequence[Function], least: int, numbered: Collection[tuple[str, ...]] = ()
 ) -> Shared:
     """The kernels with the functions beside them shared: those whose texts are equal, where what is not printed
-    again has ``least`` letters or more, and those that are `Alike` of ``numbered`` pieces.
+    again has ``least`` letters or more, and those that are `Alike` of ``numbered`` kinds.
 
     >>> kernels = [
     ...     "MCC_PLACE_CODE\\nstatic MCC_NOINLINE void KERNEL_NAME_a(int i)\\n{ f(i, %d); }\\n"
@@ -105,7 +105,7 @@ def shared_functions(
     ...     for numbers in ((3, 1), (4, 2))
     ... ]
     >>> functions = functions_beside(kernels)
-    >>> made = shared_functions(kernels, functions, 1, [a.pieces for a in functions_alike(functions)])
+    >>> made = shared_functions(kernels, functions, 1, [a.kind for a in functions_alike(functions)])
     >>> print("".join(made.texts[k].lstrip() for k in kernels), *made.functions.values())
     static void KERNEL_NAME(void)
     { SHARED_0_a(1, 3); }
@@ -117,8 +117,8 @@ def shared_functions(
     """
     kinds: dict[tuple[str, ...], list[Function]] = {}
     for function in functions:
-        pieces = function.form.pieces if numbered else ()
-        kinds.setdefault(pieces if pieces in numbered else (function.text,), []).append(function)
+        own = function.form.kind if numbered else ()
+        kinds.setdefault(own if own in numbered else (function.text,), []).append(function)
     changes: dict[str, list[tuple[Function, str, tuple[Number, ...]]]] = {}
     made: dict[str, str] = {}
     for kind, same in kinds.items():

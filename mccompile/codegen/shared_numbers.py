@@ -16,9 +16,10 @@ multiple of another one in all of the texts, or larger by as much, is printed as
 static void KERNEL_NAME(int8_t *y0, int32_t n0)
 { y0[n0] = y0[(3 * n0)] + 5; } ((7,), (8,))
 
-What decides on instructions stays a number, so that texts that differ in it are different forms: extents of arrays,
-what is copied by ``memcpy``, divisors, what is stored as it is. So do arguments of ``INT64_C`` and its like, and
-labels of ``case``, which have to be numbers.
+What decides on instructions stays a number, so that texts that differ in it are different forms: what is copied by
+``memcpy``, divisors, what is stored as it is. So does what C wants constant: extents of arrays, initialisers of what
+is static, labels of ``case``, arguments of ``INT64_C`` and its like and of shuffles. So does what is none of C's
+numbers (text in quotes, comments, directives), and what an ``int32_t`` does not hold.
 """
 
 from __future__ import annotations
@@ -31,14 +32,22 @@ from mccompile._dataclass import dataclass
 from mccompile.codegen.binding import KERNEL_NAME
 from mccompile.ir.errors import InternalError
 
-_NUMBER = re.compile(r"(?<![\w.])(?<!\de[-+])-?\d+(?![\w.])")
+_NUMBER = re.compile(r"(?<![\w.])(?<![\w.][eEpP][-+])-?(?:0|[1-9]\d*)(?![\w.])")
+_LARGEST = 2**31 - 1
+"""The largest number that is a parameter: beyond, C has a constant of 64 bits for it."""
+_NO_CODE = r"""/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'"""
+_TO_END = rf"(?:{_NO_CODE}|[^;\"'])*+;"
+_EXTENTS = r"(?:\[[^\]]*\])+"
 _FIXED = re.compile(
-    r"/\*.*?\*/|#[^\n]*|memcpy\([^;]*;|[/%] \d+|\w+ \w+(?:\[[^\]]*\])+(?= = |;)|\] = -?\d+;|INT\d+_C\(-?\d+\)"
-    r"|\bcase -?\d+:",
+    rf"{_NO_CODE}|#(?:\\.|[^\n])*"
+    rf"|\bstatic (?:[^;(){{}}]|\([^()]*\))* = {_TO_END}|\b(?:enum|_Static_assert|MCC_STATIC_ASSERT)\b{_TO_END}"
+    rf"|\w+ \**\w+{_EXTENTS}(?:, \**\w+{_EXTENTS})*(?= = |[;,)])|\(\*\w*\){_EXTENTS}|\bcase [^:]*:"
+    rf"|INT\d+_C\([^)]*\)|MCC_ALIGNED\([^)]*\)|(?:memcpy|__builtin_(?:shufflevector|prefetch))\({_TO_END}"
+    r"|[/%] \d+|\] = -?\d+;",
     re.DOTALL,
 )
-"""Text whose numbers stay: comments, directives, copies, divisors, arrays that are declared, constants that are
-stored, constants of a width, labels."""
+"""Text whose numbers stay. What is no code comes first, as it may contain any text; then what has to be constant, and
+last what decides on instructions: copies, divisors, what is stored."""
 _FUNCTION = re.compile(rf"\b{KERNEL_NAME}\w*(?=\()")
 _WORD = re.compile(r"\w+")
 
@@ -54,6 +63,11 @@ class Form:
 
     pieces: tuple[str, ...]
     numbers: tuple[Number, ...]
+
+    @property
+    def kind(self) -> tuple[str, ...]:
+        """What forms of one text have in common: also where floats are, which no number of integers stands for."""
+        return (*self.pieces, "".join("f" if isinstance(n, str) else "i" for n in self.numbers))
 
 
 _HOT = re.compile(r"\bMCC_UNROLL\n\s*for [^{]*\{|\bfor [^{]*\{\n\s*MCC_UNROLL_FULLY\n\s*for \(int32_t step = [^{]*\{")
@@ -90,7 +104,7 @@ def form_of(text: str, hot: bool = True, floats: bool = False) -> Form:
     for m in sorted(found, key=lambda m: m.start()):
         while fixed and fixed[0].stop <= m.start():
             fixed.pop(0)
-        if (fixed and m.start() in fixed[0]) or not _at_operand(text, m):
+        if (fixed and m.start() in fixed[0]) or not _is_operand(text, m):
             continue
         pieces.append(text[end : m.start()])
         numbers.append(m[0] if m[0].endswith("f") else int(m[0]))
@@ -98,9 +112,10 @@ def form_of(text: str, hot: bool = True, floats: bool = False) -> Form:
     return Form((*pieces, text[end:]), tuple(numbers))
 
 
-def _at_operand(text: str, m: re.Match[str]) -> bool:
-    """Whether a number, which may have a sign, is an operand of its own."""
-    return not m[0].startswith("-") or text[m.start() - 1] in " (,"
+def _is_operand(text: str, m: re.Match[str]) -> bool:
+    """Whether a number, which may have a sign, is an operand of its own, and a parameter may be what it is."""
+    narrow = m[0].endswith("f") or abs(int(m[0])) <= _LARGEST
+    return narrow and (not m[0].startswith("-") or text[m.start() - 1] in " (,")
 
 
 @dataclass(frozen=True)
@@ -113,7 +128,7 @@ class Joined:
 
 
 def joined(forms: Sequence[Form], inlined: bool = False) -> Joined:
-    """The text of forms whose pieces are equal; where it is ``inlined``, its loops are written out as before."""
+    """The text of forms whose kinds are equal; where it is ``inlined``, its loops are written out as before."""
     pieces, own = forms[0].pieces, list[tuple[Number, ...]]()
     prefix = next(p for p in _PREFIXES if not re.search(rf"\b{p}\d", " ".join(pieces)))
     said = [_said(values, own, prefix) for values in zip(*(f.numbers for f in forms), strict=True)]
@@ -168,7 +183,7 @@ def _change(values: tuple[Number, ...], known: tuple[Number, ...]) -> str:
     if factor in _MULTIPLES and all(v == factor * k for v, k in pairs):
         return f"{factor} * {{}}"
     apart = pairs[0][0] - pairs[0][1]
-    if all(v - k == apart for v, k in pairs):
+    if abs(apart) <= _LARGEST and all(v - k == apart for v, k in pairs):
         return f"{{}} {'-' if apart < 0 else '+'} {abs(apart)}"
     return ""
 

@@ -164,7 +164,7 @@ def _calling(s: Step, one: Joined, values: tuple[int | str, ...], once: bool) ->
     """A step that calls the function of several, with its own numbers."""
     types = ("float" if isinstance(v, str) else "int32_t" for v in values)
     params = ", ".join([s.made.head.params, *(f"{t} {n}" for t, n in zip(types, one.names, strict=True))])
-    made = replace(s.made, head=replace(s.made.head, params=params), text=one.text)
+    made = replace(_without(s.made, one.text), head=replace(s.made.head, params=params))
     return replace(s, made=_kept_one(made) if once else made, numbers=(*s.numbers, *values))
 
 
@@ -212,7 +212,7 @@ def _parted(steps: Sequence[Step], allowed: Allowed) -> tuple[list[Step], dict[s
     names that the texts have for them."""
     texts = [s.made.text for s in steps]
     functions = functions_beside(texts)
-    numbered = {s.alike.pieces for s in allowed.chosen(_numbered(steps, functions), last=True)}
+    numbered = {s.alike.kind for s in allowed.chosen(_numbered(steps, functions), last=True)}
     found = shared_functions(texts, functions, LETTERS, numbered)
     if sum(map(len, {*found.texts.values(), *found.functions.values()})) > MOST_LETTERS:
         found = with_one_text(found)
@@ -239,7 +239,7 @@ def _callers_joined(steps: list[Step]) -> list[Step]:
         calls = bool(names_of(s.made.text)) and f"{KERNEL_NAME}_" not in s.made.text
         if calls or s.kernel in FEW_SUMS:
             form = form_of(s.made.text, hot=False, floats=True)
-            kinds.setdefault((s.kernel, s.made.tables, form.pieces), []).append((i, form))
+            kinds.setdefault((s.kernel, s.made.tables, form.kind), []).append((i, form))
     out = list(steps)
     for same in kinds.values():
         one, first = joined([form for _, form in same]), steps[same[0][0]].made

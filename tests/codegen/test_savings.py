@@ -83,7 +83,7 @@ def test_functions_are_given_numbers_only_if_they_were_chosen() -> None:
     functions = functions_beside(texts)
     assert shared_functions(texts, functions, 1).functions == {}
     (alike,) = functions_alike(functions)
-    made = shared_functions(texts, functions, 1, [alike.pieces])
+    made = shared_functions(texts, functions, 1, [alike.kind])
     (text,) = made.functions.values()
     assert "(float *y, int32_t n0, float n1)" in text
     assert [made.texts[t].strip().splitlines()[-2].strip() for t in texts] == [
@@ -94,6 +94,6 @@ def test_functions_are_given_numbers_only_if_they_were_chosen() -> None:
 def test_loops_of_functions_with_numbers_are_not_unrolled() -> None:
     texts = _texts("    MCC_UNROLL\n    for (int32_t i = 0; i < 9; ++i) {\n        y[0] += 1;\n    }\n")
     functions = functions_beside(texts)
-    (text,) = shared_functions(texts, functions, 1, [a.pieces for a in functions_alike(functions)]).functions.values()
+    (text,) = shared_functions(texts, functions, 1, [a.kind for a in functions_alike(functions)]).functions.values()
     assert "MCC_UNROLL" not in text
     assert "for (int32_t i = 0; i < 9; ++i)" in text

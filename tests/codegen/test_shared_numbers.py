@@ -5,17 +5,25 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
+import mccompile
+from mccompile.codegen import kernels
+from mccompile.codegen.printed import Rendered, Step
 from mccompile.codegen.savings import least_saving
-from mccompile.codegen.shared_numbers import form_of, joined
+from mccompile.codegen.shared_numbers import Form, form_of, joined
+from mccompile.codegen.sharing import _calling
+from mccompile.driver import Options
 from mccompile.ir.graph import Graph
 from mccompile.ir.graph_text import parse_graph
-from mccompile.ops.registry import lookup
+from mccompile.ops.registry import front_ends, lookup
 from mccompile.targets.target import STRICT_WARNINGS, at_level, resolve, strict_warnings
+from tests._fast import share
 from tests._skips import needs_tool
 from tests.support.compiled import compiled_graph
-from tests.support.opcases import CaseLibrary
+from tests.support.opcases import CaseLibrary, case_inputs, compile_case, mismatch
 from tests.support.targets import needs_target
 
 LAYERS = (
@@ -131,12 +139,105 @@ def test_numbers_that_follow_from_others_are_no_parameters() -> None:
     [
         "int32_t acc[{}];", "int32_t acc[3][{}];", "memcpy(to, from, {});", "i = j / {};", "i = j % {};",
         "to[i] = {};", "/* of {} channels */", "#define X {}", "x = {}.5f;", "x = 1e-{}f;", "x = 1.5e+{};",
-        "x = {}u;", "k{} = 1;", "x = y == INT64_C({});", "x = UINT32_C({}) + y;", "case {}:",
+        "x = {}u;", "k{} = 1;", "x = y == INT64_C({});", "x = UINT32_C({}) + y;", "case {}:", "case (uint8_t){}:",
+        "const float *a[{}];", "const float *const *a[3][{}];", "float a[3], b[{}];", "void f(float a[{}], int n);",
+        "void f(float (*a)[{}]);", "static const int32_t a[1] = {{ {} }};", "static MCC_ALIGNED(4) int8_t x = {};",
+        "static const char t[] = \"a;b\"; /* don't */ f(\"{}\");", 'f("times {}");', 'f("a\\"{}");', "x = '{}';",
+        "// of {} channels", "#define X \\\n {}", "enum {{ A = {} }};", "MCC_STATIC_ASSERT(a, sizeof(x) == {});",
+        "x = 0{};", "x = 0x{};", "x = 0x1.8p-{};", "x = 1.e-{};", "v = __builtin_shufflevector(a, b, {}, 1);",
+        "MCC_ALIGNED({}) float x;", "x = 429496729{};", "x = -214748364800{};",
     ],
 )  # fmt: skip
-def test_what_decides_on_instructions_stays_a_number(text: str) -> None:
+def test_what_decides_on_instructions_or_has_to_be_constant_stays_a_number(text: str) -> None:
     forms = [form_of(text.format(n)) for n in (5, 6)]
     assert forms[0].pieces != forms[1].pieces
+
+
+@pytest.mark.parametrize("text", ["static const float a[2] = {{ 0.5f, {}.5f }};", 'f("{}.5f");', "/* {}.5f */"])
+def test_floats_stay_where_they_have_to_be_constant(text: str) -> None:
+    forms = [form_of(text.format(n), floats=True) for n in (5, 6)]
+    assert forms[0].pieces != forms[1].pieces
+
+
+BEFORE = ("c = '\"';", "/* don't */", "// don't\n", 'f("\\\\");', "static void f(int a)\n{", "")
+
+
+@pytest.mark.parametrize("before", BEFORE)
+def test_what_stands_behind_is_a_number_again(before: str) -> None:
+    """Text in quotes, comments and heads of functions end where they end."""
+    assert form_of(f"{before} x = y[7] + 2147483647; /* ' */").numbers == (7, 2147483647)
+
+
+def test_floats_and_integers_are_of_two_kinds() -> None:
+    forms = [form_of(f"x = y * {n};", floats=True) for n in ("2.0f", "2")]
+    assert forms[0].pieces == forms[1].pieces
+    assert forms[0].kind != forms[1].kind
+
+
+SAMPLED = [f for f in front_ends().values() if f.sample is not None]
+TOGETHER = 12
+"""Operators whose cases are compiled at once."""
+
+
+def _of_numbers(steps: list[Step], printer: object) -> tuple[list[Step], dict[str, Rendered]]:
+    """Steps whose kernels are given all numbers that may differ."""
+    out = []
+    for s in steps:
+        form = form_of(s.made.text, floats=True)
+        others = (f"{i}.5f" if isinstance(n, str) else 10007 + 7919 * i * i for i, n in enumerate(form.numbers, 3))
+        one = joined([form, Form(form.pieces, tuple(others))])
+        out.append(_calling(s, one, one.values[0], once=False))
+    return out, {}
+
+
+@pytest.mark.parametrize("first", share(range(0, len(SAMPLED), TOGETHER), 8))
+@pytest.mark.parametrize("target", ["generic", "x86-64-v3"])
+def test_all_numbers_of_kernels_may_be_parameters(
+    target: str, first: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What templates print is C, and computes the same, with each number that is not fixed as a parameter."""
+    needs_target(target)
+    monkeypatch.setattr(kernels, "with_less_code", _of_numbers)
+    options, chosen = Options(target=target, opt_level="Os"), SAMPLED[first : first + TOGETHER]
+    built = [compile_case(f, 0, tmp_path, options, f"case{i}") for i, f in enumerate(chosen)]
+    flags = [*resolve(target).c_flags, "-O1", "-Werror=vla"]
+    library = CaseLibrary(tmp_path, built, flags).build()
+    for f, b in zip(chosen, built, strict=True):
+        for got, want in zip(library.run(b, case_inputs(b.case)), b.expected, strict=True):
+            dtype = {"float32": "f32", "float16": "f16"}.get(want.dtype.name, "")
+            tolerance = f.tolerance.get(dtype, 0.0) if b.case.tolerance is None else b.case.tolerance
+            assert not mismatch(got, want, tolerance), f"{f.op_type}, {b.label}"
+
+
+def _multiples(*factors: int) -> onnx.ModelProto:
+    """For each number: the multiples of it below it times n, and 16 times n times it."""
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n"])
+    held = {"none": np.array(0), "axis": np.array(0)}
+    nodes = [
+        helper.make_node("Shape", ["x"], ["shape"]),
+        helper.make_node("Gather", ["shape", "axis"], ["n"]),
+    ]
+    for i, factor in enumerate(factors):
+        held |= {f"f{i}": np.array(factor), f"v{i}": np.full(16, factor)}
+        nodes += [
+            helper.make_node("Mul", ["n", f"f{i}"], [f"end{i}"]),
+            helper.make_node("Range", ["none", f"end{i}", f"f{i}"], [f"r{i}"]),
+            helper.make_node("Mul", ["shape", f"v{i}"], [f"y{i}"]),
+        ]
+    names = [f"{kind}{i}" for i in range(len(factors)) for kind in "ry"]
+    results = [helper.make_tensor_value_info(name, TensorProto.INT64, None) for name in names]
+    initializers = [numpy_helper.from_array(a.astype(np.int64), name) for name, a in held.items()]
+    graph = helper.make_graph(nodes, "g", [x], results, initializers)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+
+
+def test_numbers_of_64_bits_are_no_parameters(tmp_path: Path) -> None:
+    factors = (2**34 + 7, 3 * 2**33 + 11, 5, 6, 2**31, 2**31 - 1)
+    mccompile.compile(_multiples(*factors), tmp_path, target="generic", opt_level="Os", dims={"n": "1..9"})
+    found = mccompile.load(tmp_path).run({"x": np.zeros(5, np.float32)})
+    for i, factor in enumerate(factors):
+        assert found[f"r{i}"].tolist() == [factor * k for k in range(5)]
+        assert found[f"y{i}"].tolist() == [5 * factor] * 16
 
 
 def test_names_that_a_kernel_has_are_not_taken() -> None:

@@ -178,6 +178,27 @@ def test_attributes_are_parameters_by_name(tmp_path: Path) -> None:
     assert 'f(x0, x0_dims, y0, y0_dims, gains, 1, "fast", 0.25f, taps, 2);' in code
 
 
+def test_calls_that_differ_in_extents_or_text_stay_apart(tmp_path: Path) -> None:
+    """Where kernels that differ in numbers alone are one."""
+    (tmp_path / "times.h").write_text(
+        "#include <stdint.h>\nstatic inline void times(const float *x0, const int32_t *x0_dims, float *y0, "
+        "const int32_t *y0_dims, const char *how)\n{\n(void)y0_dims;\n"
+        "for (int32_t i = 0; i < x0_dims[0]; ++i) y0[i] = (float)(how[0] - '0') * x0[i];\n}\n"
+    )
+    plugins.add_function(f"com.acme:Times={tmp_path / 'times.h'}")
+    kinds = [("a", 8, "2 times"), ("b", 8, "3 times"), ("c", 12, "3 times")]
+    nodes = [helper.make_node("Times", [n], [f"{n}.y"], domain="com.acme", how=how) for n, _, how in kinds]
+    inputs = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [extent]) for n, extent, _ in kinds]
+    outputs = [helper.make_tensor_value_info(f"{n}.y", TensorProto.FLOAT, [extent]) for n, extent, _ in kinds]
+    opsets = [helper.make_opsetid("", 20), helper.make_opsetid("com.acme", 1)]
+    made = helper.make_model(helper.make_graph(nodes, "g", inputs, outputs), opset_imports=opsets, ir_version=9)
+    mccompile.compile(made, tmp_path / "out", target="generic", opt_level="Os")
+    given = {n: np.arange(extent, dtype=np.float32) for n, extent, _ in kinds}
+    found = mccompile.load(tmp_path / "out").run(given)
+    for n, _, how in kinds:
+        assert found[f"{n}.y"].tolist() == (int(how[0]) * given[n]).tolist()
+
+
 def test_attributes_may_be_infinite(tmp_path: Path) -> None:
     (tmp_path / "f.h").write_text("")
     plugins.add_function(f"com.acme:LowPass={tmp_path / 'f.h'}")
