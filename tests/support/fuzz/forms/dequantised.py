@@ -1,5 +1,6 @@
 """What is made of dequantised numbers, and of sums of integers, but for bytes of a scale: pixels that are cut off
-and cast, shares that a logarithm reads, elements that are looked up with the scales of their channels."""
+and cast, shares that a logarithm reads, elements that are looked up with the scales of their channels, weights that
+are multiplied with outliers."""
 
 from __future__ import annotations
 
@@ -85,5 +86,17 @@ def beside_sums(c: FamilyComposer) -> list[str]:
     return [c.one("Add", scaled, c.one("DequantizeLinear", integers, c.scalar(0.01, np.float32)))]
 
 
+def outlying(c: FamilyComposer) -> list[str]:
+    """A few rows by weights of 4 or 8 bits; elements far above the others meet weights that are the zero point."""
+    rows, depth, columns, low = c.d.int(1, 4), c.d.int(16, 80), c.width(1, 6, 16), c.d.choice([-8, -128])
+    x, zero = np.array(c.d.array((rows, depth), "f32")), c.d.choice([0, 3])
+    weights = np.asarray(c.d.numpy.integers(low, -low, (depth, columns))).astype(np.int8)
+    for place in c.d.numpy.integers(0, depth, c.d.int(1, 2)):
+        x[:, place], weights[place] = 10.0 ** c.d.int(3, 7), zero
+    scales = c.constant(np.asarray(c.d.array((columns,), "f32", 0.01, 0.1)))
+    zeros = c.constant(np.full(columns, zero, np.int8))
+    return [c.one("MatMul", c.fresh(x), c.one("DequantizeLinear", c.constant(weights), scales, zeros, axis=1))]
+
+
 def dequantised(c: FamilyComposer) -> list[str]:
-    return c.d.choice([pixels, pixels, shares, looked_up, beside_sums])(c)
+    return c.d.choice([pixels, pixels, shares, looked_up, beside_sums, outlying])(c)
