@@ -1,4 +1,5 @@
-"""Products by weights of few bits whose scales or operands are huge or tiny, and of operands that are not finite."""
+"""Products by weights of few bits whose scales or operands are huge or tiny, of operands that are not finite, and of
+such with outliers."""
 
 from __future__ import annotations
 
@@ -10,10 +11,13 @@ import pytest
 
 from tests.kernels.cases import Net, VariantCase
 from tests.kernels.test_variants import Array, kernels_of, library
-from tests.support.targets import NARROW, WIDE, needs_target
+from tests.support.opcases import Built, CaseLibrary
+from tests.support.targets import BYTES, NARROW, WIDE, needs_target
 
 BLOCK, COLUMNS = 32, 20
 SCALES = (3e38, 1e-12, 1e-30, 1e-38, 1e-45, -2.0)
+LENGTH, OUTLYING = 70, (5, 40, 67)
+"""Of rows of two blocks and a short one, and where these are multiplied with nothing but the zero point."""
 TARGETS = [WIDE[-1], *(pytest.param(name, marks=pytest.mark.slow) for name in (*WIDE[:-1], *NARROW))]
 
 
@@ -49,6 +53,25 @@ def _silent(bits: int, level: int, zeros: bool) -> VariantCase:
         return [n("MatMulNBits", *given, domain="com.microsoft", accuracy_level=level, **sizes)]
 
     return VariantCase(f"silent {bits} {level} {zeros}", "matmul_quantised.words", build)
+
+
+def _outlying(rows: int, bits: int, block: int, zeros: bool = False) -> VariantCase:
+    """Weights of ``bits``, with a scale for each block of rows or each column; `OUTLYING` rows are the zero point."""
+
+    def build(n: Net) -> Sequence[str]:
+        axis, low = 0 if block < LENGTH else 1, -(2 ** (bits - 1))
+        blocks = -(-LENGTH // block) if axis == 0 else COLUMNS
+        scale = n.rng.uniform(0.5, 1, blocks).astype(np.float32)
+        zero = (n.rng.integers(low, -low, blocks) if zeros else np.zeros(blocks)).astype(np.int8)
+        weights = n.rng.integers(low, -low, (LENGTH, COLUMNS)).astype(np.int8)
+        if axis == 0:
+            scale, zero = (np.repeat(a, block)[:LENGTH] for a in (scale, zero))
+        places = list(OUTLYING)
+        weights[places] = zero[places, None] if axis == 0 else zero
+        real = n("DequantizeLinear", *(n.constant(a) for a in (weights, scale, zero)), axis=axis)
+        return [n("MatMul", n.input(rows, LENGTH), real)]
+
+    return VariantCase(f"outlying {rows} {bits} {block} {zeros}", "matmul_quantised.words", build)
 
 
 def _in_bytes(whole: Array, few: int) -> Array:
@@ -97,3 +120,45 @@ def test_blocks_at_the_zero_point_add_nothing(target: str, tmp_path: Path) -> No
         inputs = {case.model().graph.input[0].name: x}
         (got,), (want,) = forced.run(ours, inputs), ours.compilation.graph.evaluate(inputs, wide=True).values()
         np.testing.assert_allclose(got, want, rtol=0, atol=1e-5 * np.abs(want).max(), err_msg=case.name)
+
+
+@pytest.mark.parametrize("target", [*TARGETS, *(pytest.param(name, marks=pytest.mark.slow) for name in BYTES)])
+def test_outliers_that_meet_the_zero_point_add_nothing(target: str, tmp_path: Path) -> None:
+    """However large they are: results are as near as the other elements allow, be these many or few."""
+    needs_target(target)
+    forms = [(1, 4, 32, True), (1, 4, 32, False), (1, 4, LENGTH, True), (3, 4, 32, True), (2, 8, 32, True)]
+    cases = [*(_outlying(*form) for form in forms), _outlying(1, 8, LENGTH)]
+    forced = library(cases, target, tmp_path / "forced", flags=["-O1"])
+    rng = np.random.default_rng(7)
+    for case, ours in zip(cases, forced.built, strict=True):
+        assert case.kernel in kernels_of(ours)
+        (x,) = ours.compilation.graph.inputs
+        for outlier in (1e3, 1e5, 1e7):
+            plain = rng.normal(size=x.shape).astype(np.float32)
+            few = np.where(np.arange(LENGTH) % 3 == 0, plain, np.float32(0))
+            for number, operand in enumerate((plain, few)):
+                operand[:, OUTLYING] = np.float32(outlier) * np.float32([1, -1, 0.7])
+                _is_near(forced, ours, operand, f"{case.name}, outliers of {outlier}, operand {number}")
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_blocks_have_any_number_of_outliers(target: str, tmp_path: Path) -> None:
+    """None of a block, as many as can be found there, and more."""
+    needs_target(target)
+    cases = [_outlying(1, 4, 32, zeros=True), _outlying(2, 8, 32, zeros=True)]
+    forced = library(cases, target, tmp_path / "forced", flags=["-O1"])
+    rng = np.random.default_rng(8)
+    for case, ours in zip(cases, forced.built, strict=True):
+        (x,) = ours.compilation.graph.inputs
+        for count in (1, 2, 7, 8, 9, BLOCK - 1):
+            large = np.arange(LENGTH) % BLOCK >= BLOCK - count
+            for others in (0, 1):
+                operand = np.where(large, 1e6, others) * rng.uniform(1, 1.1, x.shape)
+                _is_near(forced, ours, operand.astype(np.float32), f"{case.name}, {count} beside {others}")
+
+
+def _is_near(forced: CaseLibrary, built: Built, operand: Array, where: str) -> None:
+    """The result is that of doubles but for a 100,000th of the largest."""
+    inputs = {built.compilation.graph.inputs[0].name: operand}
+    (got,), (want,) = forced.run(built, inputs), built.compilation.graph.evaluate(inputs, wide=True).values()
+    np.testing.assert_allclose(got, want, rtol=0, atol=1e-5 * np.abs(want).max(), err_msg=where)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Container
+from dataclasses import replace
 
 import numpy as np
 
@@ -48,6 +49,10 @@ SIGNED = ("signs", "sdot")
 """Products whose weights have signs."""
 HELD = 4
 """Words of which 16 bits hold the sums of products: 8 pairs of 2 * 15 * 128 at most."""
+OUTLYING = 4
+"""Outliers of a block are those whose square root is above so many times the mean, of what is not zero there."""
+PLACES = 2**24
+"""Up to here floats hold all whole numbers."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +62,10 @@ class WordTile(QuantisedTile, InChunks, Prefetching):
     Scales are those of ``block`` steps: of those of the operator, or of parts of them where these are long. Rows
     are put aside as bytes where there is a product of four by four, ``dot``: those that are rounded as one byte,
     others as three ``digits``. A sum of products takes 16 bits of 32 for so many words as it is ``held``.
+
+    Where zero points are taken off sums, or rows are digits, a sum is as near as the largest of its block allows,
+    even if that is multiplied by zero. So ``outliers``, of which a row has no more, are put aside as zeros and
+    listed, and multiplied with weights less their zero points.
     """
 
     chunk: int
@@ -65,6 +74,7 @@ class WordTile(QuantisedTile, InChunks, Prefetching):
     dot: str = ""
     digits: int = 1
     held: int = 0
+    outliers: int = 0
 
     @property
     def largest(self) -> int:
@@ -96,17 +106,39 @@ class WordTile(QuantisedTile, InChunks, Prefetching):
         """How early scales are asked for where words are ``ahead``, so that both are as many steps early."""
         return max(self.ahead * 32 // (bits * self.block) // 64, 1) * 64
 
+    @property
+    def outlying(self) -> int:
+        return OUTLYING
+
+    @property
+    def listed(self) -> int:
+        """Floats that the outliers of a row take: their number, then the place and the value of each."""
+        return 1 + 2 * self.outliers if self.outliers else 0
+
+    def begin(self, steps: int) -> int:
+        """Floats of a row in front of its steps: the sums of blocks, with bytes their scales, and outliers."""
+        return (2 if self.dot else 1) * self.blocks(steps) + self.listed
+
     def room(self, steps: int, bits: int) -> int:
-        """Floats that a row takes aside: the sums of blocks, and steps; or bytes and the scales of blocks."""
-        if self.dot:
-            return 2 * self.blocks(steps) + self.digits * self.plane(steps, bits) // 4
-        return self.blocks(steps) + self.words(steps, bits) * 32 // bits
+        """Floats that a row takes aside."""
+        row = self.digits * self.plane(steps, bits) // 4 if self.dot else self.words(steps, bits) * 32 // bits
+        return self.begin(steps) + row
 
     def factors(self, bits: int, lanes: int) -> Array:
         """What the steps of a word, or of a vector of ``lanes`` where it is longer, are multiplied with."""
         fields = 32 // bits
         word = [*(2.0 ** -(bits * f) for f in range(fields - 1)), 1.0]
         return np.array(word * max(lanes // fields, 1), np.float32)
+
+
+def most_outliers(count: int) -> int:
+    """How many of a block of ``count`` can be outliers: the square root of each is above the sum of all roots divided
+    by an ``OUTLYING``-th of their number, or by 2 where that is less.
+
+    >>> [most_outliers(n) for n in (1, 15, 16, 32, 256)]
+    [2, 3, 4, 8, 64]
+    """
+    return max(count // OUTLYING, 2)
 
 
 @dataclass(frozen=True)
@@ -229,6 +261,8 @@ class MatMulQuantisedWords(Variant):
         *leading, count = node.result.shape
         rows = bound(math.prod(leading))
         tile = _tile(node, rows, block, target)
+        if tile.outliers and tile.words(steps, op.bits) * 32 > PLACES:
+            return f"floats do not hold the places of {steps} rows"
         vectors = steps * sum(n * each for n, each in columns(count, tile.width, tile.lanes))
         product = max(target.lanes / target.machine.multiply_adds, 0.5)
         return Offer(self.label, vectors * (CONVERTED * -(-rows // tile.rows) + product * rows), tile)
@@ -293,9 +327,15 @@ def _tile(node: Node, rows: int, block: int, target: Target) -> WordTile:
         least += 128
     ahead = STREAM_AHEAD[op.bits] if target.machine.l2 else 0
     held = HELD if dot == "maddubs" else 0
-    return WordTile(
+    tile = WordTile(
         min(rows, MOST_ROWS), vectors, target.lanes, min(rows, CHUNK), block, least, dot, digits, held, ahead=ahead
     )
+    shifts = node.operands[3] is not None or op.zero != least
+    if op.rounds or not (dot or shifts):
+        return tile
+    parts = tile.parts(w.shape[0], block)
+    outliers = sum(most_outliers(p.size) * ((p.stop - p.start) // p.size) for p in parts)
+    return replace(tile, outliers=outliers)
 
 
 def _dot(bits: int, target: Target) -> str:
