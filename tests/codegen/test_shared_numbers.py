@@ -246,10 +246,12 @@ def test_names_that_a_kernel_has_are_not_taken() -> None:
     assert "int32_t n0 = number0;" in joined([form_of(t) for t in texts]).text
 
 
-def _ragged(depths: tuple[int, ...], widths: tuple[int, ...]) -> Graph:
-    """Products over a few steps, and integers that fill no vector: several of each, in other numbers alone."""
+def _ragged(depths: tuple[int, ...], widths: tuple[int, ...], rows: tuple[int, ...]) -> Graph:
+    """Products over a few steps, integers that fill no vector, rows by weights of bytes: several of each, in other
+    numbers alone."""
     rng = np.random.default_rng(6)
     given = [f"%x{k}: f32[2,{k}]" for k in depths] + [f"%z{n}: f32[{n}]" for n in widths]
+    given += [f"%r{k}: f32[1,{k}]" for k in rows]
     lines = [f"graph @g({', '.join(given)}) {{"]
     for k in depths:
         lines += [
@@ -258,7 +260,13 @@ def _ragged(depths: tuple[int, ...], widths: tuple[int, ...]) -> Graph:
         ]
     for n in widths:
         lines.append(f"%q{n} = map(%z{n}) {{expr={{i16(rne((x0 * 4.0)))}}}} : i16[{n}]")
-    outputs = ", ".join([*(f"%y{k}" for k in depths), *(f"%q{n}" for n in widths)])
+    for k in rows:
+        lines += [
+            f"%b{k} = const {rng.integers(-128, 128, k).tolist()} : i8[{k},1]",
+            f"%s{k} = const [0.1] : f32[1,1]",
+            f"%p{k} = matmul_quantised(%r{k}, %b{k}, %s{k}, _) {{block={k}, zero=3}} : f32[1,1]",
+        ]
+    outputs = ", ".join([*(f"%y{k}" for k in depths), *(f"%q{n}" for n in widths), *(f"%p{k}" for k in rows)])
     return parse_graph("\n".join([*lines, f"return {outputs}", "}"]), lookup)
 
 
@@ -270,14 +278,14 @@ def test_numbers_that_are_parameters_fit_what_they_are_given_to(
     """Loops of so many turns are not asked to be written out, and ends of vectors take them as they are."""
     needs_target(target)
     needs_tool(compiler)
-    graph = _ragged((3, 4, 5), (3, 5, 6))
+    graph = _ragged((3, 4, 5), (3, 5, 6), (32, 64))
     b = compiled_graph(graph, "Os", "g", target=target)
     library = CaseLibrary(tmp_path, [b], [*resolve(target).c_flags, *strict_warnings(compiler)], [compiler]).build()
     rng = np.random.default_rng(7)
     inputs = {v.name: rng.standard_normal(v.shape).astype(np.float32) for v in graph.inputs}
-    wanted = _ragged((3, 4, 5), (3, 5, 6)).evaluate(inputs).values()
+    wanted = _ragged((3, 4, 5), (3, 5, 6), (32, 64)).evaluate(inputs).values()
     for got, want in zip(library.run(b, inputs), wanted, strict=True):
-        np.testing.assert_allclose(got, want, atol=1e-5)
+        np.testing.assert_allclose(got, want, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
