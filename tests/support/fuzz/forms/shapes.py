@@ -74,6 +74,8 @@ def expanded(c: FamilyComposer) -> list[str]:
         same = c.one("ConstantOfShape", c.one("Slice", c.one("Shape", v), c.ints(rank - 1), c.ints(rank)), value=ones)
         places = c.one("Squeeze", c.one("NonZero", same), c.ints(0))
         return [places, c.one("Add", c.one("Cast", v, to=dtype_number("float32")), c.one("Cast", places, to=1))]
+    if way == 2 and c.chance(25):
+        return _multiples(c, _extent(c, v, axis))
     if way == 2:
         row = c.one("Range", c.index(0), _extent(c, v, axis), c.index(c.d.choice([1, 1, 2])))
         return [row, c.one("Cast", row, to=dtype_number("float32"))]
@@ -90,6 +92,19 @@ def expanded(c: FamilyComposer) -> list[str]:
         filled = [c.scalar(c.d.choice([0, -1.5]), dtype)] if c.d.bool() else []
         return c.apply("Pad", [v, c.ints(*pads), *filled], mode=c.d.choice(["constant", "edge", "reflect", "wrap"]))
     return c.apply("Trilu", [v, c.index(c.d.int(-1, 1))], upper=c.d.int(0, 1))
+
+
+STEPS = (5, 6, 2**31 - 1, 2**31, 2**34 + 7, 3 * 2**33 + 11)
+"""Of numbers, within 32 bits and beyond."""
+
+
+def _multiples(c: FamilyComposer, count: str) -> list[str]:
+    """So many multiples of two numbers: their kernels differ in these alone."""
+    rows = []
+    for _ in range(2):
+        step = c.index(c.d.choice(STEPS))
+        rows.append(c.one("Range", c.index(0), c.one("Mul", count, step), step))
+    return [*rows, c.one("Cast", rows[0], to=dtype_number("float32"))]
 
 
 def _padded_by_a_count(c: FamilyComposer, v: str, axis: int) -> list[str]:
