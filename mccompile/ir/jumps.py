@@ -16,8 +16,8 @@ import numpy as np
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Node
 
-_STEPS = ("floor", "ceil", "mod", "fmod", "sign", "acosh", "rne")
-"""Functions of which a digit of an operand may change all."""
+_STEPS = ("floor", "ceil", "mod", "fmod", "sign", "acosh", "acos", "asin", "atanh", "rne")
+"""Functions of which a digit of an operand may change all: a cosine above 1 has no angle."""
 
 
 def at_jumps(e: ex.Expr) -> tuple[ex.Expr, ...]:

@@ -196,6 +196,12 @@ class Op:
         return False
 
     @property
+    def divides_by_size(self) -> bool:
+        """Whether it divides elements of operand 0 by how large they are together: of next to nothing it makes as
+        much as of large numbers."""
+        return False
+
+    @property
     def background(self) -> float | None:
         """The value of result elements that are none of an operand's, where elements are only moved; None if there is
         no such."""

@@ -41,6 +41,10 @@ class Normalize(Op):
     floor: bool = False
     of_sum: bool = False
 
+    @property
+    def divides_by_size(self) -> bool:
+        return True
+
     def structure(self, types: Sequence[TensorType | None]) -> Structure:
         (x,) = types
         assert x is not None

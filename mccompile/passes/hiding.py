@@ -57,6 +57,10 @@ class Hidden(Op):
         return self.op.decides
 
     @property
+    def divides_by_size(self) -> bool:
+        return self.op.divides_by_size
+
+    @property
     def hands_on(self) -> bool:
         return self.op.hands_on
 

@@ -18,7 +18,7 @@ from mccompile.ops.reshape import Reshape
 from mccompile.ops.slice import Slice
 from mccompile.ops.transpose import Transpose
 from mccompile.passes.analysis.analyses import Analyses
-from mccompile.passes.analysis.steps import asks_for_digits, stepped
+from mccompile.passes.analysis.steps import Steps, asks_for_digits, stepped
 from mccompile.passes.manager import Remarks
 from mccompile.passes.rewrite.rewriter import Rewriter
 from mccompile.targets.target import Target
@@ -59,7 +59,7 @@ def run(graph: Graph, remarks: Remarks, target: Target, whole: Graph, analyses: 
     return changes
 
 
-def _obstacle(graph: Graph, node: Node, op: Conv | Pool, steps: set[Value]) -> str:
+def _obstacle(graph: Graph, node: Node, op: Conv | Pool, steps: Steps) -> str:
     """Why a node stays as it is; empty if it need not."""
     if node.pre or any(v.dtype != F32 or v.type.layout is not None for v in (*node.inputs, *node.results)):
         return "it has a prologue, is not in f32, or is not row-major"

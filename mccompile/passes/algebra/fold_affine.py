@@ -14,7 +14,7 @@ from mccompile.ir.types import DType
 from mccompile.passes.analysis.absorption import ROUNDED, absorbs
 from mccompile.passes.analysis.analyses import Analyses
 from mccompile.passes.analysis.contraction import contraction
-from mccompile.passes.analysis.steps import stepped
+from mccompile.passes.analysis.steps import Steps, stepped
 from mccompile.passes.manager import Remarks
 from mccompile.passes.rewrite.rewriter import Rewriter
 
@@ -42,7 +42,7 @@ def run(graph: Graph, remarks: Remarks, whole: Graph, analyses: Analyses) -> int
     return changes
 
 
-def _fold(r: Rewriter, node: Node, steps: set[Value], remarks: Remarks) -> int:
+def _fold(r: Rewriter, node: Node, steps: Steps, remarks: Remarks) -> int:
     variable = [v for v in dict.fromkeys(node.operands) if v is not None and v not in r.graph.constants]
     producer = r.producer(variable[0]) if len(variable) == 1 else None
     if producer is None or producer.op.multilinear[:2] != (0, 1) or node.post or node.pre:
@@ -64,7 +64,7 @@ def _fold(r: Rewriter, node: Node, steps: set[Value], remarks: Remarks) -> int:
     if reason:
         remarks.miss(what, reason)
         return 0
-    if node.result in steps and _loses_whole_numbers(r.graph, producer, weights):
+    if node.result in steps.values and _loses_whole_numbers(r.graph, producer, weights):
         remarks.miss(what, "sums of whole numbers would be rounded before a step")
         return 0
     _rewrite(r, producer, affine, weights, bias)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from mccompile.ir import expr as ex
-from mccompile.ir.graph import Node, Value
+from mccompile.ir.graph import Node
 from mccompile.ir.jumps import jumps
 from mccompile.ir.scalar import FUNCTIONS
-from mccompile.passes.analysis.steps import asks_for_digits, reads_digits, under_steps
+from mccompile.passes.analysis.steps import Steps, asks_for_digits, reads_digits, under_steps
 
 MAX_SIZE = 64
 """Functions in one expression, shared parts counted once."""
@@ -34,23 +34,25 @@ def tree_size(e: ex.Expr, operands: Sequence[int]) -> int:
     return (not isinstance(e, ex.Num)) + sum(tree_size(a, operands) for a in e.args)
 
 
-def with_bodies(node: Node, steps: set[Value], rewrite: Callable[[ex.Expr, set[ex.Expr]], ex.Expr]) -> int:
-    """Let the bodies of a node be what ``rewrite`` makes of each and of those of its parts on whose last digit a step
-    depends, given the values that steps depend on; how many have become others."""
+def with_bodies(node: Node, steps: Steps, rewrite: Callable[[ex.Expr, set[ex.Expr]], ex.Expr]) -> int:
+    """Let the bodies of a node be what ``rewrite`` makes of each and of those of its parts on whose last digit a
+    step depends; how many have become others."""
 
-    def made(body: ex.Expr, asked: bool) -> ex.Expr:
-        return rewrite(body, set(ex.distinct(body)) if asked else under_steps(body))
+    def made(body: ex.Expr, asked: bool, traits: Mapping[ex.Expr, int]) -> ex.Expr:
+        exact = set(ex.distinct(body)) if asked else under_steps(body, traits)
+        return rewrite(body, exact)
 
     changes = 0
     asked = reads_digits(node, steps)
+    behind = [steps.traits.behind(node, i) for i in range(len(node.results))]  # before the prologues are others
+    own, traits = node.op.elementwise, steps.traits.own(node)
     for i, body in node.pre.items():
-        node.pre[i] = made(body, asked)
+        node.pre[i] = made(body, asked, steps.traits.before(node, i))
         changes += node.pre[i] != body
     for i, body in node.post.items():
-        node.post[i] = made(body, node.results[i] in steps)
+        node.post[i] = made(body, node.results[i] in steps.values, behind[i])
         changes += node.post[i] != body
-    own = node.op.elementwise
-    if own is not None and (body := made(own, asks_for_digits(node, steps))) != own:
+    if own is not None and (body := made(own, asks_for_digits(node, steps), traits)) != own:
         node.op = node.op.with_elementwise(body)
         changes += 1
     return changes

@@ -1,0 +1,88 @@
+"""Differences that are 0 in onnxruntime are 0, whatever makes them: what is divided by one, or has no root below 0,
+depends on it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from tests.ops.test_exact_answers import N, answers
+
+TARGETS = [("generic", "O2"), ("x86-64-v3", "O2")]
+_SQUARE, _LESS = N("Mul", ["a", "a"], ["aa"]), N("Sub", ["b", "aa"], ["v"])
+FORMS = {
+    "root of an output": [_SQUARE, _LESS, N("Sqrt", ["v"], ["r"])],
+    "product an output": [_SQUARE, _LESS, N("Sqrt", ["v"], ["r"]), N("Neg", ["aa"], ["out"])],
+    "negated product": [_SQUARE, N("Neg", ["aa"], ["n"]), N("Add", ["b", "n"], ["v"]), N("Sqrt", ["v"], ["r"])],
+    "negated factor": [
+        N("Neg", ["a"], ["n"]), N("Mul", ["n", "a"], ["an"]), N("Add", ["an", "b"], ["v"]), N("Sqrt", ["v"], ["r"]),
+    ],
+    "times -1": [
+        N("Mul", ["a", "minus"], ["n"]), N("Mul", ["n", "a"], ["an"]), N("Add", ["b", "an"], ["v"]),
+        N("Sqrt", ["v"], ["r"]),
+    ],
+    "power": [_SQUARE, _LESS, N("Pow", ["v", "exponent"], ["r"])],
+    "moved": [_SQUARE, _LESS, N("Concat", ["v", "v"], ["w"], axis=0), N("Sqrt", ["w"], ["r"])],
+    "clipped": [_SQUARE, _LESS, N("Relu", ["v"], ["w"]), N("Div", ["a", "w"], ["p"]), N("Div", ["w", "p"], ["r"])],
+    "with an epsilon": [_SQUARE, _LESS, N("Add", ["v", "tiny"], ["w"]), N("Div", ["v", "w"], ["r"])],
+}  # fmt: skip
+
+
+def _renamed(node: onnx.NodeProto, form: int) -> onnx.NodeProto:
+    """With results of its own, so that all forms stand in one network."""
+    new = onnx.NodeProto.FromString(node.SerializeToString())
+    for names in (new.input, new.output):
+        for i, name in enumerate(names):
+            if name not in ("a", "b", "minus", "exponent", "tiny"):
+                names[i] = f"{name}{form}"
+    return new
+
+
+@pytest.mark.parametrize(("target", "level"), TARGETS)
+def test_differences_of_equal_numbers_are_0(target: str, level: str, tmp_path: Path) -> None:
+    """Each difference is an output, which keeps it from standing in the expression that depends on it."""
+    a = np.linspace(0.1, 9, 67).astype(np.float32)
+    nodes = [_renamed(n, i) for i, form in enumerate(FORMS.values()) for n in form]
+    nodes += [N("Identity", [f"v{i}"], [f"kept{i}"]) for i in range(len(FORMS))]
+    given = {"minus": np.float32(-1), "exponent": np.float32(1.5), "tiny": np.float32(1e-12)}
+    got = answers(tmp_path, nodes, {"a": a, "b": a * a}, target, level, given, opset=17)
+    for i, form in enumerate(FORMS):
+        assert not got[f"kept{i}"].any(), form
+        assert not got[f"r{i}"].any(), form
+
+
+@pytest.mark.parametrize(("target", "level"), TARGETS)
+def test_cosines_of_1_have_an_angle(target: str, level: str, tmp_path: Path) -> None:
+    a = np.linspace(0.1, 0.9, 67).astype(np.float32)
+    nodes = [
+        N("Mul", ["a", "a"], ["aa"]), N("Add", ["aa", "b"], ["c"]), N("Acos", ["c"], ["angle"]),
+        N("Asin", ["c"], ["other"]), N("Identity", ["c"], ["kept"]),
+    ]  # fmt: skip
+    b = np.float32(1) - a * a
+    got = answers(tmp_path, nodes, {"a": a, "b": b}, target, level, opset=17)
+    np.testing.assert_array_equal(got["kept"], a * a + b)
+    np.testing.assert_allclose(got["angle"], np.arccos(a * a + b), rtol=1e-6)
+    np.testing.assert_allclose(got["other"], np.arcsin(a * a + b), rtol=1e-6)
+
+
+@pytest.mark.parametrize(("target", "level"), TARGETS)
+def test_vectors_of_one_direction_have_no_normal(target: str, level: str, tmp_path: Path) -> None:
+    """Their product is 0, and what it is divided by is as small: a norm, or a root of its square in other nodes."""
+    sides, axis = [np.random.default_rng(i).normal(size=(8, 1)).astype(np.float32) for i in range(3)], np.array([1])
+    nodes = [n for i, (j, k) in enumerate(((1, 2), (2, 0), (0, 1))) for n in (
+        N("Mul", [f"a{j}", f"b{k}"], [f"p{i}"]), N("Mul", [f"a{k}", f"b{j}"], [f"q{i}"]),
+        N("Sub", [f"p{i}", f"q{i}"], [f"c{i}"]),
+    )]  # fmt: skip
+    nodes += [
+        N("Concat", ["c0", "c1", "c2"], ["c"], axis=1), N("ReduceL2", ["c"], ["l"], axes=[1]),
+        N("Max", ["l", "tiny"], ["size"]), N("Div", ["c", "size"], ["unit"]), N("LpNormalization", ["c"], ["same"]),
+        N("Abs", ["c"], ["away"]), N("ReduceSum", ["away", "axis"], ["all"]), N("Add", ["all", "tiny"], ["sum"]),
+        N("Div", ["away", "sum"], ["shares"]), N("Identity", ["l"], ["kept"]),
+    ]  # fmt: skip
+    feeds = {f"{v}{i}": side for v in "ab" for i, side in enumerate(sides)}
+    got = answers(tmp_path, nodes, feeds, target, level, {"tiny": np.float32(1e-12), "axis": axis}, opset=17)
+    for name in ("unit", "shares", "kept"):
+        assert not got[name].any(), name
