@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import pytest
 
-from tests.ops.test_exact_answers import N, answers
+from tests.ops.test_exact_answers import Array, N, answers
 
 TARGETS = [("generic", "O2"), ("x86-64-v3", "O2")]
 _SQUARE, _LESS = N("Mul", ["a", "a"], ["aa"]), N("Sub", ["b", "aa"], ["v"])
@@ -86,3 +86,32 @@ def test_vectors_of_one_direction_have_no_normal(target: str, level: str, tmp_pa
     got = answers(tmp_path, nodes, feeds, target, level, {"tiny": np.float32(1e-12), "axis": axis}, opset=17)
     for name in ("unit", "shares", "kept"):
         assert not got[name].any(), name
+
+
+def _means() -> tuple[list[onnx.NodeProto], dict[str, Array]]:
+    nodes = [
+        N("ReduceMean", ["x"], ["m0"], axes=[3]), N("GlobalAveragePool", ["x"], ["m1"]),
+        N("AveragePool", ["x"], ["m2"], kernel_shape=[1, 41]), N("ReduceSum", ["x", "axis"], ["s"]),
+        N("Div", ["s", "count"], ["m3"]), N("Identity", ["s"], ["sum"]),
+    ]  # fmt: skip
+    nodes += [N("Sub", ["x", f"m{i}"], [f"left{i}"]) for i in range(4)]
+    return nodes, {"axis": np.array([3]), "count": np.float32(41)}
+
+
+@pytest.mark.parametrize(("target", "level"), [*TARGETS, ("generic", "O3"), ("native", "O3")])
+def test_nothing_is_left_of_equal_elements_without_their_mean(target: str, level: str, tmp_path: Path) -> None:
+    """Of a blank image, or of silence: what is left is divided by a deviation that is as small."""
+    x = np.tile(np.arange(1, 17, dtype=np.float32)[:, None], 41).reshape(1, 16, 1, 41)
+    nodes, given = _means()
+    got = answers(tmp_path, nodes, {"x": x}, target, level, given, opset=17)
+    for i in range(4):
+        assert not got[f"left{i}"].any(), i
+
+
+def test_nothing_is_left_of_grey_without_the_mean_of_its_colours(tmp_path: Path) -> None:
+    """Of seven bands: seven times 3 times the inverse of 7 is more than 3."""
+    x = np.arange(1, 200, dtype=np.float32)
+    bands = [f"x{i}" for i in range(7)]
+    nodes = [N("Mean", bands, ["m"]), N("Sub", ["x0", "m"], ["y"])]
+    got = answers(tmp_path, nodes, dict.fromkeys(bands, x), "generic", "O2", opset=17)
+    assert not got["y"].any()

@@ -37,7 +37,7 @@ from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.jumps import at_jumps
 from mccompile.passes.analysis.movement import moves
-from mccompile.passes.analysis.traits import DIFFERENCE, NEGATED, Traits, adds_up
+from mccompile.passes.analysis.traits import DIFFERENCE, NEGATED, Traits, adds_up, is_mean
 
 
 @dataclass
@@ -72,6 +72,12 @@ def under_steps(body: ex.Expr, traits: Mapping[ex.Expr, int]) -> set[ex.Expr]:
     for e in ex.distinct(body):
         found.update(p for a in _at_steps(e, rounds, traits) if a.dtype.is_float for p in ex.distinct(a))
     return found
+
+
+def means(body: ex.Expr, traits: Mapping[ex.Expr, int]) -> set[ex.Expr]:
+    """The means in an expression. That of equal elements is such an element, so that nothing is left when it is taken
+    away from one: 41 * 7 times the inverse of 41 is more than 7. What is quantised is rounded anyway."""
+    return set() if quantises(body) else {e for e in ex.distinct(body) if is_mean(e, traits)}
 
 
 def _at_steps(e: ex.Expr, rounds: bool, traits: Mapping[ex.Expr, int]) -> tuple[ex.Expr, ...]:

@@ -206,3 +206,16 @@ def _kept(fn: str) -> int:
         at_0, below = (float(FUNCTIONS[fn].numpy(np.array(x, np.float32))) for x in (0, -1))
     kept = (DIFFERENCE if at_0 == 0 else _NONE) | (NEGATED if below < 0 else _NONE)
     return kept | (SUM if fn == "rounded" else _NONE)
+
+
+def is_mean(e: ex.Expr, traits: Mapping[ex.Expr, int]) -> bool:
+    """Whether an expression is a sum over a whole number, the mean of elements that the sum has, or may have."""
+    match e:
+        case ex.Apply(fn="div", operands=(total, ex.Num() as count)) if e.dtype.is_float:
+            terms = _terms(total)
+            return float(count.value).is_integer() and (bool(traits[total] & SUM) or count.value == terms > 1)
+    return False
+
+
+def _terms(e: ex.Expr) -> int:
+    return sum(map(_terms, e.args)) if isinstance(e, ex.Apply) and e.fn == "add" else 1

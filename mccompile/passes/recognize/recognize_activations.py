@@ -34,7 +34,7 @@ def run(graph: Graph, remarks: Remarks, target: Target, whole: Graph, analyses: 
     """Recognise sigmoid, SiLU, GELU, HardSigmoid and HardSwish in their primitive forms; divide by multiplying.
 
     May change rounding, the sign of a zero, and where intermediate values overflow. What is rounded to whole numbers,
-    or compared, is divided as it is written: 41 times the inverse of 41 is less than 1.
+    or compared, is divided as it is written, and so are means: 41 times the inverse of 41 is less than 1.
     """
     steps = analyses.of(whole, stepped)
     scaling = target.requant != "tflite"

@@ -10,7 +10,7 @@ from mccompile.ir import expr as ex
 from mccompile.ir.graph import Node
 from mccompile.ir.jumps import jumps
 from mccompile.ir.scalar import FUNCTIONS
-from mccompile.passes.analysis.steps import Steps, asks_for_digits, reads_digits, under_steps
+from mccompile.passes.analysis.steps import Steps, asks_for_digits, means, reads_digits, under_steps
 
 MAX_SIZE = 64
 """Functions in one expression, shared parts counted once."""
@@ -35,12 +35,12 @@ def tree_size(e: ex.Expr, operands: Sequence[int]) -> int:
 
 
 def with_bodies(node: Node, steps: Steps, rewrite: Callable[[ex.Expr, set[ex.Expr]], ex.Expr]) -> int:
-    """Let the bodies of a node be what ``rewrite`` makes of each and of those of its parts on whose last digit a
-    step depends; how many have become others."""
+    """Let the bodies of a node be what ``rewrite`` makes of each and of those of its parts that are to be exact:
+    means, and those on whose last digit a step depends; how many have become others."""
 
     def made(body: ex.Expr, asked: bool, traits: Mapping[ex.Expr, int]) -> ex.Expr:
         exact = set(ex.distinct(body)) if asked else under_steps(body, traits)
-        return rewrite(body, exact)
+        return rewrite(body, exact | means(body, traits))
 
     changes = 0
     asked = reads_digits(node, steps)
