@@ -196,6 +196,11 @@ class Op:
         return False
 
     @property
+    def subtracts(self) -> bool:
+        """Whether it takes elements of operand 0 away from each other: of equal ones nothing is left."""
+        return False
+
+    @property
     def divides_by_size(self) -> bool:
         """Whether it divides elements of operand 0 by how large they are together: of next to nothing it makes as
         much as of large numbers."""

@@ -42,6 +42,10 @@ class Normalize(Op):
     of_sum: bool = False
 
     @property
+    def subtracts(self) -> bool:
+        return self.center
+
+    @property
     def divides_by_size(self) -> bool:
         return True
 

@@ -8,7 +8,9 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
+import mccompile
 from tests.ops.test_exact_answers import Array, N, answers
 
 TARGETS = [("generic", "O2"), ("x86-64-v3", "O2")]
@@ -86,6 +88,29 @@ def test_vectors_of_one_direction_have_no_normal(target: str, level: str, tmp_pa
     got = answers(tmp_path, nodes, feeds, target, level, {"tiny": np.float32(1e-12), "axis": axis}, opset=17)
     for name in ("unit", "shares", "kept"):
         assert not got[name].any(), name
+
+
+@pytest.mark.parametrize(("target", "level"), TARGETS)
+def test_nothing_is_left_of_a_scaled_row_of_equal_elements(target: str, level: str, tmp_path: Path) -> None:
+    """A normalisation that multiplies what it reads takes rounded products away from each other."""
+    x = np.repeat(np.array([[0.3], [3], [255]], np.float32), 64, 1)
+    nodes = [N("Mul", ["x", "by"], ["s"]), N("LayerNormalization", ["s", "ones"], ["y"], epsilon=1e-12)]
+    given = {"by": np.float32(0.7), "ones": np.ones(64, np.float32)}
+    got = answers(tmp_path, nodes, {"x": x}, target, level, given, opset=17)
+    assert not got["y"].any()
+
+
+@pytest.mark.parametrize("target", ["generic", "x86-64-v3"])
+def test_products_round_where_extents_are_those_of_the_run(target: str, tmp_path: Path) -> None:
+    ports = [helper.make_tensor_value_info(v, TensorProto.FLOAT, ["n", 30]) for v in ("x", "y")]
+    nodes = [N("Mul", ["x", "tenth"], ["p"]), N("Sub", ["p", "one"], ["less"]), N("Ceil", ["less"], ["y"])]
+    given = [numpy_helper.from_array(np.float32(v), name) for name, v in (("tenth", 0.1), ("one", 1))]
+    graph = helper.make_graph(nodes, "g", ports[:1], ports[1:], given)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    x = np.arange(10, 610, 10, dtype=np.float32).reshape(2, 30)
+    mccompile.compile(model, tmp_path / "out", target=target, dims={"n": "1..4"})
+    got = mccompile.load(tmp_path / "out").run({"x": x})["y"]
+    np.testing.assert_array_equal(got, np.ceil(x * np.float32(0.1) - np.float32(1)))
 
 
 def _means() -> tuple[list[onnx.NodeProto], dict[str, Array]]:

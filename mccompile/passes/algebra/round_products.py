@@ -3,13 +3,14 @@
     floor((x0 * 0.1) - 1)  ->  floor(rounded(x0 * 0.1) - 1)
 
 10 times the nearest float of 0.1 is 1.0000000149, which becomes 1 where it is stored, and 0 where 1 is taken from it.
-One instruction for both (`Target.fuses`) has 1.49e-8 to take the floor, or the ceiling, of.
+One instruction for both (`Target.fuses`) has 1.49e-8 to take the floor, or the ceiling, of. Likewise a normalisation
+of x0 * 0.1 takes one of these products away from the others: of a row of equal ones nothing is to be left.
 """
 
 from __future__ import annotations
 
 from mccompile.ir import expr as ex
-from mccompile.ir.graph import Graph
+from mccompile.ir.graph import Graph, Node
 from mccompile.passes.analysis.analyses import Analyses
 from mccompile.passes.analysis.steps import stepped
 from mccompile.passes.manager import Remarks
@@ -18,7 +19,8 @@ from mccompile.targets.target import Target
 
 
 def run(graph: Graph, remarks: Remarks, target: Target, whole: Graph, analyses: Analyses) -> int:
-    """Round products before they are added to something, where a step such as Floor or Equal depends on the sum.
+    """Round products before they are added to something, where a step such as Floor or Equal depends on the sum, and
+    where an operator takes them away from each other.
 
     For targets whose compilers may make one instruction of both. Exact.
     """
@@ -28,10 +30,18 @@ def run(graph: Graph, remarks: Remarks, target: Target, whole: Graph, analyses: 
     steps = analyses.of(whole, stepped)
     changes = 0
     for node in graph.nodes:
-        if with_bodies(node, steps, _rounded):
+        if with_bodies(node, steps, _rounded) + _round_subtracted(node):
             remarks.hit(f"rounded products in {node.where}")
             changes += 1
     return changes
+
+
+def _round_subtracted(node: Node) -> bool:
+    body = node.pre.get(0) if node.op.subtracts else None
+    if body is None or (rounded := _term(body)) == body:
+        return False
+    node.pre[0] = rounded
+    return True
 
 
 def _rounded(body: ex.Expr, exact: set[ex.Expr]) -> ex.Expr:
