@@ -1,5 +1,5 @@
 """Differences that are 0 in onnxruntime are 0, whatever makes them: what is divided by one, or has no root below 0,
-depends on it."""
+depends on it. So do samples whose places kernels compute."""
 
 from __future__ import annotations
 
@@ -97,6 +97,33 @@ def test_nothing_is_left_of_a_scaled_row_of_equal_elements(target: str, level: s
     nodes = [N("Mul", ["x", "by"], ["s"]), N("LayerNormalization", ["s", "ones"], ["y"], epsilon=1e-12)]
     given = {"by": np.float32(0.7), "ones": np.ones(64, np.float32)}
     got = answers(tmp_path, nodes, {"x": x}, target, level, given, opset=17)
+    assert not got["y"].any()
+
+
+@pytest.mark.parametrize(("target", "level"), TARGETS)
+def test_regions_have_as_many_samples_as_pixels(target: str, level: str, tmp_path: Path) -> None:
+    """From 70 to 80 in tenths, there is one: 80 * 0.1 - 70 * 0.1 is 1."""
+    x = np.random.default_rng(0).normal(size=(1, 4, 20, 20)).astype(np.float32)
+    how = {"spatial_scale": 0.1, "output_height": 1, "output_width": 1}
+    nodes = [
+        N("RoiAlign", ["x", "r", "i"], [f"{form}{count}"], sampling_ratio=count, **how,
+          coordinate_transformation_mode=form)
+        for form in ("half_pixel", "output_half_pixel") for count in (0, 1)
+    ]  # fmt: skip
+    feeds = {"x": x, "r": np.array([[70, 20, 80, 30], [30, 70, 40, 80]], np.float32)}
+    got = answers(tmp_path, nodes, feeds, target, level, {"i": np.zeros(2, np.int64)}, opset=18)
+    for form in ("half_pixel", "output_half_pixel"):
+        np.testing.assert_array_equal(got[f"{form}0"], got[f"{form}1"])
+
+
+@pytest.mark.parametrize(("target", "level"), TARGETS)
+@pytest.mark.parametrize("channels", [1, 8])
+def test_places_between_two_pixels(target: str, level: str, channels: int, tmp_path: Path) -> None:
+    """(-0.97938144 + 1) * 97 is 2 when it is rounded, the middle of two pixels, of which the even one is taken."""
+    x = np.broadcast_to(np.arange(97, dtype=np.float32), (1, channels, 1, 97)).copy()
+    grid = np.array([-0.97938144, 0], np.float32).reshape(1, 1, 1, 2)
+    nodes = [N("GridSample", ["x", "g"], ["y"], mode="nearest")]
+    got = answers(tmp_path, nodes, {"x": x, "g": grid}, target, level, opset=17)
     assert not got["y"].any()
 
 
