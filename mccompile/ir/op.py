@@ -147,6 +147,11 @@ class Op:
         return ()
 
     @property
+    def terms(self) -> tuple[int, ...]:
+        """The operands whose elements, or these times others, results are sums of."""
+        return self.multilinear
+
+    @property
     def trusted(self) -> tuple[int, ...]:
         """The operands whose numbers say where kernels read and write, or how long, and are not checked there.
 

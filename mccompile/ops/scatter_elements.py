@@ -48,6 +48,10 @@ class ScatterElements(Indexed):
     def hands_on(self) -> bool:
         return self.reduction in ("none", "max", "min")
 
+    @property
+    def terms(self) -> tuple[int, ...]:
+        return (0, 2) if self.reduction == "add" else ()
+
     def structure(self, types: Sequence[TensorType | None]) -> Structure:
         return in_place(types)
 

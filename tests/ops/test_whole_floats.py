@@ -1,4 +1,5 @@
-"""Products of integers that vectors have no kernels of: of whole floats, whose sums are those of integers."""
+"""Products of integers that vectors have no kernels of: of whole floats, whose sums are those of integers. And sums
+of quotients that are whole."""
 
 from __future__ import annotations
 
@@ -72,3 +73,29 @@ def test_layers_without_kernels_of_bytes(layer: Layer, target: str, tmp_path: Pa
     if target != "generic":
         whole = [n for n in report["quantised"]["floats"] if "floats in vectors" in n["why"]]
         assert whole, report["quantised"]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_whole_quotients_are_whole_behind_sums(target: str, tmp_path: Path) -> None:
+    """41 times the inverse of 41 is less than 1: behind what picks one of several, or adds them up, too."""
+    whole, eye = np.arange(1, 65, dtype=np.float32).reshape(8, 8), np.eye(8, dtype=np.float32)
+    nodes = [
+        N("Div", ["x", "k"], ["q"]), N("MatMul", ["q", "eye"], ["p"]), N("Floor", ["p"], ["columns"]),
+        N("Div", ["x", "k"], ["r"]), N("MatMul", ["one-hot", "r"], ["o"]), N("Cast", ["o"], ["rows"], to=7),
+        N("Div", ["x", "k"], ["s"]), N("Mul", ["s", "eye"], ["d"]), N("ReduceSum", ["d", "axis"], ["t"]),
+        N("Cast", ["t"], ["diagonal"], to=7), N("Div", ["x", "k"], ["u"]), N("CumSum", ["u", "1"], ["v"]),
+        N("Floor", ["v"], ["running"]), N("Div", ["x", "k"], ["w"]),
+        N("ScatterElements", ["zeros", "places", "w"], ["z"], axis=1, reduction="add"),
+        N("Floor", ["z"], ["scattered"]),
+    ]  # fmt: skip
+    constants: dict[str, Array] = {
+        "k": np.array(41, np.float32), "eye": eye, "axis": np.array([1]), "1": np.array(1),
+        "zeros": np.zeros((8, 8), np.float32), "places": np.tile(np.arange(8), (8, 1)),
+    }  # fmt: skip
+    feeds = {"x": whole * 41, "one-hot": eye[::-1].copy()}
+    got = answers(tmp_path, nodes, feeds, target, "O2", constants, opset=18)
+    np.testing.assert_array_equal(got["columns"], whole)
+    np.testing.assert_array_equal(got["rows"], whole[::-1])
+    np.testing.assert_array_equal(got["diagonal"], np.diag(whole)[:, None])
+    np.testing.assert_array_equal(got["running"], np.cumsum(whole, 1))
+    np.testing.assert_array_equal(got["scattered"], whole)

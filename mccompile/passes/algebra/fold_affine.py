@@ -64,7 +64,8 @@ def _fold(r: Rewriter, node: Node, steps: Steps, remarks: Remarks) -> int:
     if reason:
         remarks.miss(what, reason)
         return 0
-    if node.result in steps.values and _loses_whole_numbers(r.graph, producer, weights):
+    asked = node.result in steps.values or node.result in steps.summed
+    if asked and loses_whole_numbers(r.graph, producer, weights):
         remarks.miss(what, "sums of whole numbers would be rounded before a step")
         return 0
     _rewrite(r, producer, affine, weights, bias)
@@ -197,7 +198,7 @@ def _scaled_weights(graph: Graph, producer: Node, scale: Array | None) -> Array 
     return np.asarray(graph.array(weights).astype(np.float64) * factor)
 
 
-def _loses_whole_numbers(graph: Graph, producer: Node, weights: Array | None) -> bool:
+def loses_whole_numbers(graph: Graph, producer: Node, weights: Array | None) -> bool:
     """Whether weights that are whole numbers would be replaced by others."""
     old = producer.operands[1]
     if weights is None or old is None or not _is_whole(graph.array(old)):

@@ -10,24 +10,29 @@ from mccompile.ir.dims import bound
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.scalar import Array
 from mccompile.ops.pad import Pad
-from mccompile.passes.algebra.fold_affine import Affine, affine_map, is_bias, rounded, unfit
+from mccompile.passes.algebra.fold_affine import Affine, affine_map, is_bias, loses_whole_numbers, rounded, unfit
 from mccompile.passes.analysis.absorption import FAR
+from mccompile.passes.analysis.analyses import Analyses
 from mccompile.passes.analysis.contraction import Contraction, contraction
+from mccompile.passes.analysis.quotients import summed
 from mccompile.passes.manager import Remarks
 from mccompile.passes.rewrite.rewriter import Rewriter
 
 ROUNDS = True
 
 
-def run(graph: Graph, remarks: Remarks) -> int:
+def run(graph: Graph, remarks: Remarks, whole: Graph, analyses: Analyses) -> int:
     """Fold x * s + b before convolutions and matrix products into their weights and biases, through zero pads.
 
-    May change rounding: weights are rounded once more. A shift does not pass zero padding, nor go into a transposed
-    convolution, whose elements are sums of different numbers of taps; a scale does.
+    May change rounding: weights are rounded once more, but whole ones where sums are rounded later. A shift does not
+    pass zero padding, nor go into a transposed convolution, whose elements are sums of different numbers of taps; a
+    scale does.
     """
     r = Rewriter(graph)
     # From the end, so that of a scale and a shift in two maps the later one goes first.
-    changes = sum(_fold(r, node, remarks) for node in list(r.nodes())[::-1] if node.op.elementwise is not None)
+    nodes = [node for node in r.nodes() if node.op.elementwise is not None][::-1]
+    asked = analyses.of(whole, summed)
+    changes = sum(_fold(r, node, asked, remarks) for node in nodes)
     r.finish()
     return changes
 
@@ -45,7 +50,7 @@ def _is_product(node: Node) -> bool:
     return node.op.multilinear[:2] == (0, 1)
 
 
-def _fold(r: Rewriter, node: Node, remarks: Remarks) -> int:
+def _fold(r: Rewriter, node: Node, asked: set[Value], remarks: Remarks) -> int:
     variable = [v for v in dict.fromkeys(node.operands) if v is not None and v not in r.graph.constants]
     if len(variable) != 1 or node.pre or node.post:
         return 0
@@ -60,6 +65,10 @@ def _fold(r: Rewriter, node: Node, remarks: Remarks) -> int:
     if not reason:
         folded = [_folded(r.graph, reader.node, affine) for reader in readers]
         reason = next(filter(None, (unfit(node.result.dtype, *pair) for pair in folded)), "")
+        if node.result in asked and any(
+            loses_whole_numbers(r.graph, reader.node, pair[0]) for reader, pair in zip(readers, folded, strict=True)
+        ):
+            reason = reason or "sums of whole numbers would be rounded before a step"
     if reason:
         remarks.miss(what, reason)
         return 0

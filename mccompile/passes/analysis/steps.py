@@ -37,22 +37,25 @@ from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.jumps import at_jumps
 from mccompile.passes.analysis.movement import moves
+from mccompile.passes.analysis.quotients import summed
 from mccompile.passes.analysis.traits import DIFFERENCE, NEGATED, Traits, adds_up, is_mean
 
 
 @dataclass
 class Steps:
-    """The ``values`` on whose last digit a step depends, and the ``traits`` of all."""
+    """The ``values`` on whose last digit a step depends, those that are ``summed`` before one, and the ``traits`` of
+    all."""
 
     traits: Traits
+    summed: set[Value]
     values: set[Value] = field(default_factory=set)
 
 
 def stepped(graph: Graph) -> Steps:
     """The values on whose last digit a step depends, those of the graphs inside of nodes too: through maps, and
     through what moves elements or chooses among them. A sum has other last digits in each order, so that none is
-    asked for behind one, but for differences: the norm of equal vectors' difference is 0 in any order."""
-    found = Steps(Traits.within(graph))
+    asked for behind one, but of differences: the norm of equal vectors' difference is 0 in any order."""
+    found = Steps(Traits.within(graph), summed(graph))
     _walk(graph, found)
     return found
 

@@ -10,6 +10,7 @@ from mccompile.ir import expr as ex
 from mccompile.ir.graph import Node
 from mccompile.ir.jumps import jumps
 from mccompile.ir.scalar import FUNCTIONS
+from mccompile.passes.analysis import quotients
 from mccompile.passes.analysis.steps import Steps, asks_for_digits, means, reads_digits, under_steps
 
 MAX_SIZE = 64
@@ -36,23 +37,25 @@ def tree_size(e: ex.Expr, operands: Sequence[int]) -> int:
 
 def with_bodies(node: Node, steps: Steps, rewrite: Callable[[ex.Expr, set[ex.Expr]], ex.Expr]) -> int:
     """Let the bodies of a node be what ``rewrite`` makes of each and of those of its parts that are to be exact:
-    means, and those on whose last digit a step depends; how many have become others."""
+    means, factors of what is summed before a step, and all on whose last digit a step depends. How many have become
+    others."""
 
-    def made(body: ex.Expr, asked: bool, traits: Mapping[ex.Expr, int]) -> ex.Expr:
+    def made(body: ex.Expr, asked: bool, is_summed: bool, traits: Mapping[ex.Expr, int]) -> ex.Expr:
         exact = set(ex.distinct(body)) if asked else under_steps(body, traits)
-        return rewrite(body, exact | means(body, traits))
+        return rewrite(body, exact | means(body, traits) | quotients.factors(body, is_summed))
 
     changes = 0
-    asked = reads_digits(node, steps)
+    asked, terms = reads_digits(node, steps), set(quotients.operands(node, steps.summed))
     behind = [steps.traits.behind(node, i) for i in range(len(node.results))]  # before the prologues are others
-    own, traits = node.op.elementwise, steps.traits.own(node)
+    own, traits, summed = node.op.elementwise, steps.traits.own(node), quotients.is_summed(node, steps.summed)
     for i, body in node.pre.items():
-        node.pre[i] = made(body, asked, steps.traits.before(node, i))
+        node.pre[i] = made(body, asked, i in terms, steps.traits.before(node, i))
         changes += node.pre[i] != body
     for i, body in node.post.items():
-        node.post[i] = made(body, node.results[i] in steps.values, behind[i])
+        v = node.results[i]
+        node.post[i] = made(body, v in steps.values, v in steps.summed, behind[i])
         changes += node.post[i] != body
-    if own is not None and (body := made(own, asks_for_digits(node, steps), traits)) != own:
+    if own is not None and (body := made(own, asks_for_digits(node, steps), summed, traits)) != own:
         node.op = node.op.with_elementwise(body)
         changes += 1
     return changes
