@@ -206,6 +206,12 @@ class Op:
         return False
 
     @property
+    def makes_products(self) -> bool:
+        """Whether the last thing that its kernels do is to multiply, so that C compilers may make one instruction of
+        this and a sum in the epilogue."""
+        return False
+
+    @property
     def divides_by_size(self) -> bool:
         """Whether it divides elements of operand 0 by how large they are together: of next to nothing it makes as
         much as of large numbers."""

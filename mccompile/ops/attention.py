@@ -38,6 +38,10 @@ class Attention(Op):
     trans_v: bool = False
     weight: ex.Expr | None = None
 
+    @property
+    def makes_products(self) -> bool:
+        return True
+
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
         known = [t for t in types if t is not None]
         if len(known) != len(types) or len(types) < FIRST_MASK:

@@ -46,6 +46,10 @@ class Normalize(Op):
         return self.center
 
     @property
+    def makes_products(self) -> bool:
+        return True
+
+    @property
     def divides_by_size(self) -> bool:
         return True
 

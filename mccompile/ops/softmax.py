@@ -36,6 +36,10 @@ class Softmax(Op):
     def decides(self) -> bool:
         return self.mode == "hard"
 
+    @property
+    def makes_products(self) -> bool:
+        return self.mode == "soft"
+
     def on_bytes(self, scale: float) -> Op | None:
         return SoftmaxBytes(self.axis, scale) if self.mode == "soft" else None
 

@@ -39,7 +39,7 @@ _SMALL = (
 
 PIPELINES: dict[str, tuple[str, ...]] = {
     "O0": (),
-    "O1": (*_CLEAN, "fold-dequantised", "choose-layouts"),
+    "O1": (*_CLEAN, "fold-dequantised", "round-products", "choose-layouts"),
     "O2": _FULL,
     "O3": _FULL,
     "Os": _SMALL,

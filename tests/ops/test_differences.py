@@ -127,6 +127,15 @@ def test_places_between_two_pixels(target: str, level: str, channels: int, tmp_p
     assert not got["y"].any()
 
 
+@pytest.mark.parametrize("level", ["O1", "O2"])
+def test_a_normalised_batch_is_rounded_before_a_step(level: str, tmp_path: Path) -> None:
+    x = np.arange(10, 650, 10, dtype=np.float32).reshape(1, 1, 64)
+    nodes = [N("BatchNormalization", ["x", "s", "b", "m", "v"], ["n"], epsilon=0.0), N("Ceil", ["n"], ["y"])]
+    given = {k: np.array([v], np.float32) for k, v in (("s", 0.1), ("b", -1), ("m", 0), ("v", 1))}
+    got = answers(tmp_path, nodes, {"x": x}, "x86-64-v3", level, given, opset=17)["y"]
+    np.testing.assert_array_equal(got, np.ceil(x * np.float32(0.1) - np.float32(1)))
+
+
 @pytest.mark.parametrize("target", ["generic", "x86-64-v3"])
 def test_products_round_where_extents_are_those_of_the_run(target: str, tmp_path: Path) -> None:
     ports = [helper.make_tensor_value_info(v, TensorProto.FLOAT, ["n", 30]) for v in ("x", "y")]

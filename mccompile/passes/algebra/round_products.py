@@ -9,6 +9,8 @@ of x0 * 0.1 takes one of these products away from the others: of a row of equal 
 
 from __future__ import annotations
 
+from functools import partial
+
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node
 from mccompile.passes.analysis.analyses import Analyses
@@ -30,7 +32,8 @@ def run(graph: Graph, remarks: Remarks, target: Target, whole: Graph, analyses: 
     steps = analyses.of(whole, stepped)
     changes = 0
     for node in graph.nodes:
-        if with_bodies(node, steps, _rounded) + _round_subtracted(node):
+        rewrite = partial(_rounded, scaled=node.op.makes_products)
+        if with_bodies(node, steps, rewrite) + _round_subtracted(node):
             remarks.hit(f"rounded products in {node.where}")
             changes += 1
     return changes
@@ -44,24 +47,28 @@ def _round_subtracted(node: Node) -> bool:
     return True
 
 
-def _rounded(body: ex.Expr, exact: set[ex.Expr]) -> ex.Expr:
-    """The body with products rounded that are operands of its ``exact`` sums."""
+def _rounded(body: ex.Expr, exact: set[ex.Expr], scaled: bool) -> ex.Expr:
+    """The body with products rounded that are operands of its ``exact`` sums; with ``scaled``, what a kernel computes
+    is one."""
     done: dict[ex.Expr, ex.Expr] = {}
+    term = partial(_term, scaled=scaled)
 
     def walk(e: ex.Expr) -> ex.Expr:
         if e not in done:
             inner = ex.with_operands(e, walk)
             is_sum = isinstance(e, ex.Apply) and e.fn in ("add", "sub") and e.dtype.is_float and e in exact
-            done[e] = ex.with_operands(inner, _term) if is_sum else inner
+            done[e] = ex.with_operands(inner, term) if is_sum else inner
         return done[e]
 
     return walk(body)
 
 
-def _term(e: ex.Expr) -> ex.Expr:
+def _term(e: ex.Expr, scaled: bool = False) -> ex.Expr:
     match e:
         case ex.Apply(fn="mul"):
             return ex.apply("rounded", e)
-        case ex.Apply(fn="neg", operands=(ex.Apply(fn="mul") as product,)):
-            return ex.apply("neg", ex.apply("rounded", product))
+        case ex.Var(index=ex.ACC) if scaled:
+            return ex.apply("rounded", e)
+        case ex.Apply(fn="neg", operands=(operand,)):
+            return ex.apply("neg", _term(operand, scaled))
     return e
