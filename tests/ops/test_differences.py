@@ -127,6 +127,15 @@ def test_places_between_two_pixels(target: str, level: str, channels: int, tmp_p
     assert not got["y"].any()
 
 
+@pytest.mark.parametrize(("target", "level"), TARGETS)
+def test_matrices_of_a_row_and_its_multiple_have_no_volume(target: str, level: str, tmp_path: Path) -> None:
+    """The second row is taken away from the first, times a third, say: 5 - 15 * (1 / 3) is 0 when that is rounded."""
+    row = np.random.default_rng(0).integers(-5, 6, (200, 1, 2)).astype(np.float32)
+    x = np.concatenate([row, row * (np.arange(200) % 5 + 1).reshape(-1, 1, 1).astype(np.float32)], 1)
+    (got,) = answers(tmp_path, [N("Det", ["x"], ["y"])], {"x": x}, target, level, opset=17).values()
+    assert not got.any()
+
+
 @pytest.mark.parametrize("level", ["O1", "O2"])
 def test_a_normalised_batch_is_rounded_before_a_step(level: str, tmp_path: Path) -> None:
     x = np.arange(10, 650, 10, dtype=np.float32).reshape(1, 1, 64)
