@@ -479,7 +479,7 @@ def test_rows_far_from_0_less_their_means(target: str, level: str, tmp_path: Pat
     """What scalers of tables leave of places in one town, years, pressures: exact in f32, before the first layer."""
     r = np.random.default_rng(0)
     deviation, w = np.full(16, 0.03, np.float32), r.standard_normal((16, 5)).astype(np.float32)
-    mean = r.uniform(-180, 180, 16).astype(np.float32)
+    mean = r.uniform(-90, 90, 16).astype(np.float32)
     x = (mean + r.standard_normal((6, 16)) * deviation).astype(np.float32)
     nodes = [N("Sub", ["x", "m"], ["c"]), N("Div", ["c", "d"], ["s"]), N("Gemm", ["s", "w"], ["y"])]
     got = answers(tmp_path, nodes, {"x": x}, target, level, {"m": mean, "d": deviation, "w": w})["y"]
@@ -496,5 +496,5 @@ def test_no_part_of_a_vector_is_longer_than_it(target: str, level: str, columns:
     given = {"axes": np.array([1]), "least": np.float32(1e-12)}
     nodes = [N("ReduceL2", ["x", "axes"], ["n"]), N("Max", ["n", "least"], ["m"]), N("Div", ["x", "m"], ["y"])]
     y = answers(tmp_path, nodes, {"x": x}, target, level, given)["y"]
-    assert np.abs(y).max() == 1
-    np.testing.assert_allclose(np.abs(y).max(1), 1, rtol=1e-7)
+    assert np.isfinite(y).all()
+    np.testing.assert_array_equal(np.abs(y).max(1), 1)

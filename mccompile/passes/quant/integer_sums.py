@@ -84,12 +84,12 @@ def _elements(summing: Op, x: Value) -> int:
 
 
 def _scaling(scale: Array, weights: Array, apart: bool) -> list[tuple[str, Array]]:
-    """What is done to the sums: functions and their second operands. Whole numbers that stand for themselves are
-    divided by how many there are: the mean of equal ones is exact, as that of floats is."""
-    if scale == 1 and weights.all() and (weights != 1).any():
+    """What is done to the sums: functions and their second operands. Sums that are exact, of whole numbers times a
+    power of two, are divided by how many there are: the mean of equal ones is exact, as that of floats is."""
+    if np.frexp(scale)[0] == 0.5 and weights.all() and (weights != 1).any():
         counts = np.rint(1 / weights)
         if np.allclose(counts * weights, 1, rtol=1e-6, atol=0):
-            return [("div", counts.astype(np.float32))]
+            return [("div", counts.astype(np.float32)), *([("mul", scale)] if scale != 1 else [])]
     together = (scale * weights).astype(np.float32)
     if apart or np.abs(together).max(initial=0) < np.finfo(np.float32).tiny:  # it would lose bits
         return [("mul", scale), ("mul", weights)]
