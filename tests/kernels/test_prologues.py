@@ -29,6 +29,8 @@ NODES = [
     ("normalize(%x) {axes=(2, 3), epsilon=0.01}", "2,4,7,6"),
     ("normalize(%x) {axes=(1,), epsilon=0.01, center=False}", "2,4,7,6"),
     ("normalize(%x) {axes=(3,), epsilon=0.01, center=False, floor=True}", "2,4,7,6"),
+    ("normalize(%x) {axes=(1,), epsilon=0.0, center=False, of_sum=True}", "2,4,7,6"),
+    ("normalize(%x) {axes=(3,), epsilon=0.01, center=False, floor=True, of_sum=True}", "2,4,7,6"),
     ("reduce(%x) {mode='sum', axes=(1, 3)}", "2,1,7,1"),
     ("reduce(%x) {mode='prod', axes=(2,)}", "2,4,1,6"),
     ("reduce(%x) {mode='max', axes=(3,)}", "2,4,7,1"),

@@ -106,6 +106,7 @@ CASES: list[tuple[Op, tuple[Array, ...]]] = [
     (Softmax(1, "log"), (np.array([[1.0, 2.0, 3.0]]),)),
     (Normalize((1,), 1e-5), (np.array([[1.0, 2.0, 4.0]]),)),
     (Normalize((1,), 1e-5, center=False), (np.array([[1.0, 2.0, 4.0]]),)),
+    (Normalize((1,), 1e-5, center=False, of_sum=True), (np.array([[1.0, 2.0, 4.0]]),)),
     (
         ConvTranspose((2,), (0, 0), (1,), (0,)),
         (np.arange(1.0, 5).reshape(1, 1, 4) / 3, np.arange(1.0, 4).reshape(1, 1, 3) / 7),
