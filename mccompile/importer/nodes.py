@@ -415,6 +415,9 @@ class Converter:
         require_results(self.graph.nodes[before:], f"node {node.index} {node.name!r} {node.op_type}")
         view.refuse_unread(front_end.without_effect)
         if view.expansion:
+            self.values.update(view.expanded)
+            if kind := view.narrow(0):
+                self.narrow.update(dict.fromkeys(view.expanded.values(), kind))
             self._run_in_place(node, view.expansion, depth)
             for name in filter(None, node.outputs):
                 if name not in self.values:

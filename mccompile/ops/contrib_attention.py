@@ -3,7 +3,8 @@
     MultiHeadAttention(q[B, S, N H], k[B, L, N H], v)
         is  Softmax(MatMul(heads(q), heads(k)^T) * scale + masks) times heads(v), heads side by side again
 
-The products, the softmax and the masks become one kernel again where that is faster (passes/recognize).
+The products, the softmax and the masks become one kernel again where that is faster (passes/recognize). Of
+halves, scores are floats, and the result is rounded once; keys and values for later calls are halves again.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ from dataclasses import field
 import numpy as np
 
 from mccompile._dataclass import dataclass
+from mccompile.ir import expr as ex
 from mccompile.ir.dims import span, varies
 from mccompile.ops.expansion import CONTRIB, Expansion
 from mccompile.ops.frontend import Import
+from mccompile.ops.matmul import MatMul
 from mccompile.ops.registry import FrontEnd, compositions
 from mccompile.ops.sampling import Case, Draw
 
@@ -27,7 +30,7 @@ _LOWEST = float(np.finfo(np.float32).min)
 @dataclass
 class Heads:
     """Attention under construction: ``queries`` are the last of as many ``keys`` or more; what ``masks`` name is
-    added to scores [B, N, S, L]."""
+    added to scores [B, N, S, L], in the type that these are computed in."""
 
     e: Expansion
     batch: int
@@ -116,8 +119,8 @@ class Heads:
     def result(
         self, q: str, k: str, v: str, scale: float, softcap: float = 0.0, heads_first: bool = False
     ) -> str:
-        """[B, S, N H'] of queries, keys and values [B, N, .., ..]; with ``heads_first`` one query is [B, N, heads,
-        H]."""
+        """[B, S, N H'] of queries, keys and values [B, N, .., ..], all as they are computed; with ``heads_first`` one
+        query is [B, N, heads, H]."""
         e = self.e
         turned = e.add("Transpose", [k], "keys_turned", perm=(0, 1, 3, 2))
         scores = e.add("MatMul", [q, turned], "product")
@@ -162,11 +165,9 @@ def _attention(n: Import) -> None:
     sizes: tuple[int, ...] = n.attr("qkv_hidden_sizes", (), int) or (total // 3,) * 3
     if sum(sizes) != total or any(size % heads for size in sizes):
         raise n.error(f"hidden sizes {list(sizes)} do not fit weights {n.input(1).type} and {heads} heads")
-    product = e.add("MatMul", [e.name(0), e.name(1)], "product_qkv")
-    if n.optional(2) is not None:
-        product = e.add("Add", [product, e.name(2)], "biased_qkv")
+    product = _projected(e)
     before = 0 if n.optional(past) is None else n.input(past).shape[3]
-    h = Heads(e, batch, length, before + length, n.input(0).dtype.numpy)
+    h = Heads(e, batch, length, before + length, n.input(0).dtype.compute.numpy)
     parts, start = [], 0
     for name, size in zip("qkv", sizes, strict=True):
         part = e.sliced(product, 2, start, start + size, name)
@@ -175,19 +176,33 @@ def _attention(n: Import) -> None:
     q, k, v = parts
     if before:
         which = [e.constant(np.array(i), f"which{i}") for i in (0, 1)]
-        old = [e.add("Gather", [e.name(past), at], f"past{i}", axis=0) for i, at in enumerate(which)]
+        both = e.wide(past)
+        old = [e.add("Gather", [both, at], f"past{i}", axis=0) for i, at in enumerate(which)]
         k, v = (_with_past(h, o, x, name) for o, x, name in zip(old, (k, v), "kv", strict=True))
     h.mask_padding(mask)
     if n.flag("unidirectional"):
         h.mask_future()
     if n.optional(more) is not None:
-        h.masks.append(e.name(more))
-    e.bind(0, h.result(q, k, v, _scale(n, sizes[0] // heads)))
+        h.masks.append(e.wide(more))
+    e.bind_stored(0, h.result(q, k, v, _scale(n, sizes[0] // heads)))
     if any(n.node.outputs[1:]):  # one tensor: there is none where values are longer than keys, or shorter
         axis = [e.ints([0], "first")]
         present = [e.add("Unsqueeze", [x, *axis], f"{name}.one") for x, name in ((k, "k"), (v, "v"))]
-        e.bind(1, e.add("Concat", present, "present", axis=0))
+        e.bind_stored(1, e.add("Concat", present, "present", axis=0))
     e.finish()
+
+
+def _projected(e: Expansion) -> str:
+    """Input 0 times the weights, input 1, plus the bias, input 2, as that is computed."""
+    n, x = e.n, e.n.input(0)
+    body = ex.apply("add", ex.acc(x.dtype), ex.var(0, x.dtype))
+    bias = {} if n.optional(2) is None else {"extras": [n.input(2)], "post": {0: body}}
+    return e.product(MatMul(), [x, n.input(1)], "product_qkv", **bias)
+
+
+def _computed(e: Expansion, q: str, k: str, v: str) -> tuple[str, str, str]:
+    """Queries, keys and values of the operator's type as scores are made of them."""
+    return e.computed(q, "q"), e.computed(k, "k"), e.computed(v, "v")
 
 
 def _multi_head(n: Import) -> None:
@@ -198,8 +213,9 @@ def _multi_head(n: Import) -> None:
     shapes = [None if n.optional(i) is None else n.input(i).shape for i in range(3)]
     first = n.input(0).shape
     batch, queries = first[:2]
-    dtype = n.input(0).dtype.numpy
-    h = Heads(e, batch, queries, queries, dtype)
+    h = Heads(e, batch, queries, queries, n.input(0).dtype.compute.numpy)
+    wide = n.optional(3) is not None  # what a bias is added to is not rounded behind it
+    given = e.wide if wide else e.name
     packed = len(first) == 5
     size = first[-1] if packed else first[2] // heads
     source = 0 if packed else 1 if shapes[1] is not None and len(shapes[1]) == 5 else -1
@@ -209,7 +225,7 @@ def _multi_head(n: Import) -> None:
         q = found[0] if packed else h.split(e.name(0), heads, size, "q")
         k, v = found[-2:]
         length, value = n.input(source).shape[1], size
-        if n.optional(3) is not None:
+        if wide:
             raise n.error("a bias of packed keys and values is not supported")
     else:
         if shapes[1] is None or shapes[2] is None or len(shapes[1]) != len(shapes[2]):
@@ -217,22 +233,26 @@ def _multi_head(n: Import) -> None:
         by_heads = len(shapes[1]) == 4
         length = shapes[1][2 if by_heads else 1]
         value = shapes[2][3] if by_heads else shapes[2][2] // heads
-        names = _biased(e, size * heads, value * heads, by_heads)
+        names = [given(i) for i in range(3)]
+        if wide:
+            names = _biased(e, names, size * heads, value * heads, by_heads)
         q = h.split(names[0], heads, size, "q")
         k = names[1] if by_heads else h.split(names[1], heads, size, "k")
         v = names[2] if by_heads else h.split(names[2], heads, value, "v")
     if n.optional(6) is not None:
-        k, v = (_with_past(h, e.name(i), x, name) for i, x, name in ((6, k, "k"), (7, v, "v")))
+        k, v = (_with_past(h, given(i), x, name) for i, x, name in ((6, k, "k"), (7, v, "v")))
         length += n.input(6).shape[2]
     h.keys = length
     h.mask_padding(4)
     if n.optional(5) is not None:
-        h.masks.append(e.name(5))
+        h.masks.append(e.wide(5))
     if n.flag("unidirectional"):
         h.mask_future()
-    e.bind(0, h.result(q, k, v, _scale(n, size)))
-    e.bind(1, k)
-    e.bind(2, v)
+    for i, x in ((1, k), (2, v)):
+        (e.bind_stored if wide else e.bind)(i, x)
+    if not wide:
+        q, k, v = _computed(e, q, k, v)
+    e.bind_stored(0, h.result(q, k, v, _scale(n, size)))
     e.finish()
 
 
@@ -242,16 +262,14 @@ def _unpacked(e: Expansion, i: int, part: int, name: str) -> str:
     return e.add("Transpose", [one], f"{name}.heads", perm=(0, 2, 1, 3))
 
 
-def _biased(e: Expansion, size: int, value: int, by_heads: bool) -> list[str]:
+def _biased(e: Expansion, names: list[str], size: int, value: int, by_heads: bool) -> list[str]:
     """Queries, keys and values plus their parts of the bias, input 3; keys and values by heads have none."""
-    names = [e.name(i) for i in range(3)]
-    if e.n.optional(3) is None:
-        return names
-    starts = [0, size, 2 * size, 2 * size + value]
-    for i in range(1 if by_heads else 3):
-        part = e.sliced(e.name(3), 0, starts[i], starts[i + 1], f"bias{i}")
-        names[i] = e.add("Add", [names[i], part], f"biased{i}")
-    return names
+    bias, starts = e.wide(3), [0, size, 2 * size, 2 * size + value]
+    sums = []
+    for i, name in enumerate(names[:1] if by_heads else names):
+        part = e.sliced(bias, 0, starts[i], starts[i + 1], f"bias{i}")
+        sums.append(e.add("Add", [name, part], f"biased{i}"))
+    return [*sums, *names[len(sums) :]]
 
 
 def _group_query(n: Import) -> None:
@@ -284,7 +302,7 @@ def _group_query(n: Import) -> None:
             f"{total[0]} keys, of which samples have {[end + 1 for end in ends]}, are not {past} and {queries} more",
             "lengths that differ from what past_key and query hold are not supported",
         )
-    h = Heads(e, batch, queries, past + (0 if buffer else queries), n.input(0).dtype.numpy)
+    h = Heads(e, batch, queries, past + (0 if buffer else queries), n.input(0).dtype.compute.numpy)
     begin = _first_place(e, batch, queries) if buffer else ""
     if packed:
         cuts = [0, heads * size, (heads + shared) * size, width]
@@ -310,17 +328,18 @@ def _group_query(n: Import) -> None:
         h.mask_future(n.attr("local_window_size", -1))
     by_samples = len(h.masks) * buffer
     if n.optional(10) is not None:
-        h.masks.append(e.name(10))
+        h.masks.append(e.wide(10))
     cap = float(n.attr("softcap", 0.0))
+    e.bind(1, k)
+    e.bind(2, v)
+    q, k, v = _computed(e, q, k, v)
     if queries == 1 and len(h.masks) == by_samples:  # heads that share keys are rows of one product
         grouped = e.reshaped(q, [batch, shared, heads // shared, size], "grouped")
-        e.bind(0, h.result(grouped, k, v, _scale(n, size), cap, heads_first=True))
+        e.bind_stored(0, h.result(grouped, k, v, _scale(n, size), cap, heads_first=True))
     else:
         shape = (batch, shared, heads // shared, size)
         spread = [_repeated(e, x, shape, name) for x, name in ((k, "k"), (v, "v"))]
-        e.bind(0, h.result(q, spread[0], spread[1], _scale(n, size), cap))
-    e.bind(1, k)
-    e.bind(2, v)
+        e.bind_stored(0, h.result(q, spread[0], spread[1], _scale(n, size), cap))
     e.finish()
 
 

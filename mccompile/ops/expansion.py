@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
+from mccompile.ir import expr as ex
 from mccompile.ir.dims import varies
+from mccompile.ir.graph import Value
+from mccompile.ir.op import Op
 from mccompile.ir.scalar import Array
 from mccompile.onnxio import OnnxNode, dtype_number
 from mccompile.onnxio.contrib import MICROSOFT
@@ -48,6 +52,15 @@ class Expansion:
     def name(self, i: int) -> str:
         """The name of input ``i``; "" if it is absent."""
         return self.n.node.inputs[i] if i < len(self.n.node.inputs) else ""
+
+    def product(self, op: Op, operands: Sequence[Value], suffix: str, **bodies: Any) -> str:
+        """What ``op`` makes of operands of the type of input 0, in the type that it is computed in: of halves, which
+        it reads as they lie, sums that no node of ONNX gives."""
+        n, dtype = self.n, operands[0].dtype
+        pre = dict.fromkeys(range(len(operands)), ex.acc(dtype)) if dtype != dtype.compute else {}
+        name = self.fresh(suffix)
+        n.expanded[name] = n.inner(op, operands, suffix, pre=pre, **bodies)
+        return name
 
     def constant(self, array: Array, suffix: str) -> str:
         """A constant of the expansion."""

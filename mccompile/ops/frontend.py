@@ -55,6 +55,8 @@ class Import:
         self.outputs: list[Value | None] = [None] * len(node.outputs)
         self.attributes_read: set[str] = set()
         self.expansion: list[OnnxNode] = []
+        self.expanded: dict[str, Value] = {}
+        """What the front end has emitted for its expansion to read, by the names that this has for it."""
         self._narrow = narrow or {}
         self._extents = {} if extents is None else extents
         self.stated = stated or Stated()

@@ -68,6 +68,39 @@ def _near(rng: np.random.Generator, middle: float, *shape: int) -> np.ndarray:
     return (middle + 0.1 * rng.standard_normal(shape)).astype(np.float16)
 
 
+def _attentions(rng: np.random.Generator) -> dict[str, tuple[str, Case]]:
+    """Products of queries and keys have more digits than halves, or are beyond them, before they are scaled."""
+    q, k, v = (_near(rng, middle, 1, 3, 128) for middle in (35, 35, 1))
+    old = [_near(rng, middle, 1, 2, 4, 64) for middle in (35, 1)]
+    bias = np.concatenate([_near(rng, middle, 128) for middle in (-22, -22, 1)])
+    scores = _near(rng, 0, 1, 2, 3, 3)
+    projected = [_near(rng, 4, 1, 3, 16), _near(rng, 2, 16, 24), _near(rng, -128, 24)]
+    both = _near(rng, 0, 2, 1, 2, 2, 4)
+    fixed, shared = frozenset({5, 6}), {"num_heads": 2, "kv_num_heads": 1}
+    several = {"num_heads": 2, "kv_num_heads": 2}
+
+    def ends(total: int) -> list[np.ndarray]:
+        return [np.array([total - 1], np.int32), np.array(total, np.int32)]
+
+    def of_heads(*inputs: np.ndarray | None, **attrs: int) -> tuple[str, Case]:
+        return "MultiHeadAttention", Case(list(inputs), {"num_heads": 2, **attrs}, outputs=3)
+
+    def of_groups(attrs: dict[str, int], *inputs: np.ndarray | None) -> tuple[str, Case]:
+        return "GroupQueryAttention", Case(list(inputs), dict(attrs), fixed, outputs=3)
+
+    return {
+        "attention": ("Attention", Case(projected, {"num_heads": 2}, frozenset({1, 2}))),
+        "attention, before": ("Attention", Case([*projected, None, both], {"num_heads": 2}, outputs=2)),
+        "heads": of_heads(q, k, v),
+        "heads, masked": of_heads(q, k, v, bias, None, scores, unidirectional=1),
+        "heads, before": of_heads(q, k, v, None, None, None, *old),
+        "heads, biased, before": of_heads(q, k, v, bias, None, None, *old),
+        "groups": of_groups(shared, q, k[..., :64], v[..., :64], None, None, *ends(3)),
+        "groups, before": of_groups(several, q, k, v, *old, *ends(7)),
+        "groups, one query": of_groups(several, q[:, :1], k[:, :1], v[:, :1], *old, *ends(5)),
+    }
+
+
 def _in_steps(rng: np.random.Generator) -> dict[str, tuple[tuple[str, str], Case]]:
     """Operators of several steps, the first of which make numbers that halves tell badly apart, or have not."""
     x, row = _near(rng, 8, 2, 3, 5), _near(rng, 1, 5)
@@ -92,6 +125,7 @@ def _in_steps(rng: np.random.Generator) -> dict[str, tuple[tuple[str, str], Case
         "product and bias": (("", "Gemm"), Case([big[None], big[:, None] / 2, np.full((1, 1), -60000, np.float16)])),
         "outer product": (("", "Einsum"), Case([big, big, few], {"equation": "i,j,k->ijk"})),
         "summed factor": (("", "Einsum"), Case([150 * np.stack([big, big]), few], {"equation": "ij,i->i"})),
+        **{kind: ((contrib, op), case) for kind, (op, case) in _attentions(rng).items()},
         "sum": (("", "Sum"), Case(many)),
         "transform": (("", "DFT"), Case([wave[..., None], None, np.array(1)], {}, frozenset({2}))),
         "frames": (("", "STFT"), Case([wave, np.array(4), wave[0, 8:] / 999, None], {}, frozenset({1}))),
