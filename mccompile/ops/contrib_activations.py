@@ -21,15 +21,16 @@ _PARAMETERS: dict[str, tuple[str, ...]] = {
 
 
 def activated(e: Expansion, x: str, activation: str, suffix: str = "active") -> str:
-    """``x`` behind the activation of a fused node, whose attributes give its parameters."""
-    n = e.n
+    """``x``, of the type that input 0 is computed in, behind the activation of a fused node, whose attributes give
+    its parameters."""
+    n, dtype = e.n, e.n.input(0).dtype.compute.numpy
     if not activation:
         return x
     given = [float(v) for v in n.attr("activation_params", (), float)]
     parameters = ("alpha", "beta", "gamma")
     apart = {p: n.attr(f"activation_{p}", 0.0) for p in parameters if f"activation_{p}" in n.node.attrs}
     if activation == "Clip" and len(limits := given or [*apart.values()]) == 2:
-        ends = [e.constant(np.array(v, n.input(0).dtype.numpy), f"{suffix}.{i}") for i, v in enumerate(limits)]
+        ends = [e.constant(np.array(v, dtype), f"{suffix}.{i}") for i, v in enumerate(limits)]
         return e.add("Clip", [x, *ends], suffix)
     if activation not in _PARAMETERS:
         raise n.error(f"activation {activation} is not supported", f"{', '.join(_PARAMETERS)} are")

@@ -7,57 +7,68 @@ from __future__ import annotations
 
 import numpy as np
 
+from mccompile.ir.graph import Value
 from mccompile.ir.scalar import Array
 from mccompile.ops.contrib_activations import activated
+from mccompile.ops.conv import bias_epilogue, convolution
 from mccompile.ops.expansion import CONTRIB, Expansion, channels_first, channels_last
 from mccompile.ops.folding import WINDOW
 from mccompile.ops.frontend import Import
+from mccompile.ops.matmul import MatMul, as_matrices, gemm_epilogue, without_vectors
 from mccompile.ops.registry import FrontEnd, compositions
 from mccompile.ops.sampling import Case, Draw
+from mccompile.ops.transpose import transposed
 
-_CONV = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
 
-
-def _turned(e: Expansion, i: int, matrix: bool, batch: bool) -> str:
+def _turned(n: Import, i: int, matrix: bool, batch: bool) -> Value:
     """Input ``i`` with its last two axes exchanged (``matrix``), or its first axis behind the batch (``batch``)."""
-    rank = len(e.n.input(i).shape)
+    rank = len(n.input(i).shape)
     axes = list(range(rank))
     if rank < 2:
-        return e.name(i)
+        return n.input(i)
     if batch:
         axes = [*axes[1:-1], axes[0], axes[-1]]
     if matrix:
         axes[-2:] = axes[:-3:-1]
-    return e.add("Transpose", [e.name(i)], f"turned{i}", perm=tuple(axes)) if axes != sorted(axes) else e.name(i)
+    return transposed(n, n.input(i), tuple(axes), f"turned{i}") if axes != sorted(axes) else n.input(i)
+
+
+def _product(e: Expansion, a: Value, b: Value) -> str:
+    """MatMul, in the type that it is computed in."""
+    vectors = len(a.shape) == 1, len(b.shape) == 1
+    product = e.product(MatMul(), as_matrices(e.n, a, b), "product")
+    shape = e.n.expanded[product].shape
+    return e.reshaped(product, without_vectors(shape, vectors), "vector") if any(vectors) else product
 
 
 def _fused_matmul(n: Import) -> None:
     """alpha * op(A) op(B), and an activation."""
     e, parts = Expansion(n), []
     for i, letter in enumerate("AB"):
-        parts.append(_turned(e, i, n.flag(f"trans{letter}"), n.flag(f"transBatch{letter}")))
-    product, alpha = e.add("MatMul", parts, "product"), n.attr("alpha", 1.0)
+        parts.append(_turned(n, i, n.flag(f"trans{letter}"), n.flag(f"transBatch{letter}")))
+    product, alpha = _product(e, *parts), n.attr("alpha", 1.0)
     if alpha != 1:
-        product = e.add("Mul", [product, e.constant(np.array(alpha, n.input(0).dtype.numpy), "alpha")], "scaled")
-    e.bind(0, activated(e, product, n.attr("activation", "")))
+        factor = e.constant(np.array(alpha, n.input(0).dtype.compute.numpy), "alpha")
+        product = e.add("Mul", [product, factor], "scaled")
+    e.bind_stored(0, activated(e, product, n.attr("activation", "")))
     e.finish()
 
 
 def _fused_gemm(n: Import) -> None:
     e = Expansion(n)
-    inputs = [e.name(i) for i in range(3) if n.optional(i) is not None]
-    product = e.add("Gemm", inputs, "product", **e.given("alpha", "beta", "transA", "transB"))
-    e.bind(0, activated(e, product, n.attr("activation", "")))
+    op = MatMul(bool(n.attr("transA", 0)), bool(n.attr("transB", 0)))
+    product = e.product(op, [n.input(0), n.input(1)], "product", **gemm_epilogue(n))
+    e.bind_stored(0, activated(e, product, n.attr("activation", "")))
     e.finish()
 
 
 def _gemm_gelu(n: Import) -> None:
     """FastGelu(MatMul(x, w) + bias)."""
     e = Expansion(n)
-    product = e.add("MatMul", [e.name(0), e.name(1)], "product")
+    product = _product(e, n.input(0), n.input(1))
     if n.optional(2) is not None:
-        product = e.add("Add", [product, e.name(2)], "biased")
-    e.last("Gelu", [product], n.node.outputs[0], approximate="tanh")
+        product = e.add("Add", [product, e.wide(2)], "biased")
+    e.last_stored("Gelu", [product], "curve", approximate="tanh")
     e.finish()
 
 
@@ -65,21 +76,21 @@ def _fused_conv(n: Import) -> None:
     """FusedConv; NhwcConv and NhwcFusedConv, whose operand and result have their channels last."""
     e, rank = Expansion(n), len(n.input(0).shape)
     last = n.op_type.startswith("Nhwc")
-    inputs = [e.name(i) for i in range(3)]
-    added = e.name(3) if n.optional(3) is not None else ""
+    x, added = n.input(0), e.wide(3)
     if last:
         first = channels_first(rank)
-        inputs[0] = e.add("Transpose", inputs[:1], "channels_first", perm=first)
+        x = transposed(n, x, first, "channels_first")
         added = added and e.add("Transpose", [added], "added_first", perm=first)
-    while not inputs[-1]:
-        inputs.pop()
-    y = e.add("Conv", inputs, "sums", **e.given(*_CONV))
+    view = n.altered([x, n.input(1)])
+    op = convolution(view)
+    n.attributes_read |= view.attributes_read
+    y = e.product(op, [x, n.input(1)], "sums", **bias_epilogue(n, n.optional(2), rank))
     if added:
         y = e.add("Add", [y, added], "added")
     y = activated(e, y, n.attr("activation", ""))
     if last:
         y = e.add("Transpose", [y], "channels_last", perm=channels_last(rank))
-    e.bind(0, y)
+    e.bind_stored(0, y)
     e.finish()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -146,13 +147,16 @@ class Conv(Op):
 
 def emit_with_bias(n: Import, op: Op, operands: list[Value], bias: Value | None, rank: int) -> None:
     """Emit ``op`` with a per-channel bias (axis 1 of a result of ``rank`` axes) as its epilogue."""
+    n.emit(op, operands, **bias_epilogue(n, bias, rank))
+
+
+def bias_epilogue(n: Import, bias: Value | None, rank: int) -> dict[str, Any]:
+    """What adds a per-channel bias to a result of ``rank`` axes, nothing without one: arguments of `Import.emit`."""
     if bias is None:
-        n.emit(op, operands)
-        return
+        return {}
     channels = n.reshape(bias, (bias.type.count,) + (1,) * (rank - 2), "bias")
-    dtype = operands[0].dtype
-    body = ex.apply("add", ex.acc(dtype), ex.var(0, dtype))
-    n.emit(op, operands, extras=[channels], post={0: body})
+    body = ex.apply("add", ex.acc(bias.dtype), ex.var(0, bias.dtype))
+    return {"extras": [channels], "post": {0: body}}
 
 
 def _sample(d: Draw) -> Case:
@@ -177,10 +181,14 @@ def _sample(d: Draw) -> Case:
 
 @onnx_op("Conv", sample=_sample, tolerance={"f32": 3e-6, "f16": 4e-3}, folding=WINDOW)
 def import_conv(n: Import) -> None:
-    x, w = n.input(0), n.input(1)
+    emit_with_bias(n, convolution(n), [n.input(0), n.input(1)], n.optional(2), len(n.input(0).shape))
+
+
+def convolution(n: Import) -> Conv:
+    """The convolution of a node whose weights are input 1."""
+    w = n.input(1)
     kernel = n.attr("kernel_shape", w.shape[2:])
     if kernel != w.shape[2:]:
         raise n.error(f"kernel_shape {list(kernel)} differs from the weights' {list(w.shape[2:])}")
     window = read_window(n, kernel)
-    op = Conv(window.strides, window.pads, window.dilations, n.attr("group", 1))
-    emit_with_bias(n, op, [x, w], n.optional(2), len(x.shape))
+    return Conv(window.strides, window.pads, window.dilations, n.attr("group", 1))

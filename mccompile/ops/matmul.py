@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from mccompile._dataclass import dataclass
 from mccompile.ir import expr as ex
 from mccompile.ir.affine import loop
 from mccompile.ir.dims import require_same
+from mccompile.ir.graph import Value
 from mccompile.ir.op import Kind, Op, TypeRuleError
 from mccompile.ir.scalar import Array
 from mccompile.ir.structure import Nest, Structure, axis_loops, broadcast
@@ -109,21 +111,27 @@ def _sample_matmul(d: Draw) -> Case:
 @onnx_op("MatMul", sample=_sample_matmul, tolerance={"f32": 3e-6, "f16": 4e-3}, folding=Folding(product_bytes))
 def import_matmul(n: Import) -> None:
     """Vectors become matrices of one row or column, as numpy does; the axis goes again afterwards."""
-    a, b = n.input(0), n.input(1)
-    row, column = len(a.shape) == 1, len(b.shape) == 1
+    vectors = tuple(len(n.input(i).shape) == 1 for i in (0, 1))
+    operands = as_matrices(n, n.input(0), n.input(1))
+    if not any(vectors):
+        n.emit(MatMul(), operands)
+        return
+    product = n.inner(MatMul(), operands, "matrix")
+    n.bind(0, n.reshape(product, without_vectors(product.shape, vectors), "vector"))
+
+
+def as_matrices(n: Import, a: Value, b: Value) -> list[Value]:
+    """Operands of MatMul, a vector as a matrix of one row or column."""
     if not a.shape or not b.shape:
         raise n.error("operands of rank 0 have no matrix product")
-    if row:
-        a = n.reshape(a, (1, *a.shape), "row")
-    if column:
-        b = n.reshape(b, (*b.shape, 1), "column")
-    if not (row or column):
-        n.emit(MatMul(), [a, b])
-        return
-    product = n.inner(MatMul(), [a, b], "matrix")
-    rows, columns = product.shape[-2:-1], product.shape[-1:]
-    shape = product.shape[:-2] + (() if row else rows) + (() if column else columns)
-    n.bind(0, n.reshape(product, shape, "vector"))
+    a = n.reshape(a, (1, *a.shape), "row") if len(a.shape) == 1 else a
+    return [a, n.reshape(b, (*b.shape, 1), "column") if len(b.shape) == 1 else b]
+
+
+def without_vectors(shape: tuple[int, ...], vectors: Sequence[bool]) -> tuple[int, ...]:
+    """The shape of a product without the row and the column that its left and its right ``vectors`` had become."""
+    row, column = vectors
+    return shape[:-2] + (() if row else shape[-2:-1]) + (() if column else shape[-1:])
 
 
 def _sample_gemm(d: Draw) -> Case:
@@ -142,7 +150,11 @@ def _sample_gemm(d: Draw) -> Case:
 
 @onnx_op("Gemm", sample=_sample_gemm, tolerance={"f32": 3e-6, "f16": 4e-3}, folding=Folding(product_bytes))
 def import_gemm(n: Import) -> None:
-    """alpha * A' B' + beta * C: the scales and the addition are the epilogue."""
+    n.emit(MatMul(bool(n.attr("transA", 0)), bool(n.attr("transB", 0))), [n.input(0), n.input(1)], **gemm_epilogue(n))
+
+
+def gemm_epilogue(n: Import) -> dict[str, Any]:
+    """alpha * A' B' + beta * C of a product, the scales and the addition: arguments of `Import.emit`."""
     a, b, c = n.input(0), n.input(1), n.optional(2)
     if len(a.shape) != 2 or len(b.shape) != 2:
         raise n.error("Gemm needs matrices")
@@ -162,5 +174,4 @@ def import_gemm(n: Import) -> None:
         extras = [c]
     if parted:
         body = ex.convert(ex.convert(body, I64), a.dtype)
-    post = {} if isinstance(body, ex.Var) else {0: body}
-    n.emit(MatMul(bool(n.attr("transA", 0)), bool(n.attr("transB", 0))), [a, b], extras=extras, post=post)
+    return {"extras": extras, "post": {} if isinstance(body, ex.Var) else {0: body}}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mccompile._dataclass import dataclass
 from mccompile.ir.affine import Move, loop
+from mccompile.ir.graph import Value
 from mccompile.ir.op import TypeRuleError
 from mccompile.ir.types import TensorType
 from mccompile.ops.frontend import Import
@@ -46,8 +47,20 @@ def import_transpose(n: Import) -> None:
     perm = n.attr("perm", tuple(reversed(range(len(x.shape)))))
     if sorted(perm) != list(range(len(x.shape))):
         raise n.error(f"perm {list(perm)} is no permutation of the axes of {x.type}")
-    kept = [p for p in perm if x.shape[p] != 1]
-    if kept == sorted(kept):
-        n.emit_reshape(tuple(x.shape[p] for p in perm))  # only axes of extent 1 move: the order stays
+    if _keeps_order(x, perm):
+        n.emit_reshape(tuple(x.shape[p] for p in perm))
     else:
         n.emit(Transpose(perm), [x])
+
+
+def transposed(n: Import, x: Value, perm: tuple[int, ...], suffix: str) -> Value:
+    """``x`` with its axes in another order, for a front end that goes on with it."""
+    if _keeps_order(x, perm):
+        return n.reshape(x, tuple(x.shape[p] for p in perm), suffix)
+    return n.inner(Transpose(perm), [x], suffix)
+
+
+def _keeps_order(x: Value, perm: tuple[int, ...]) -> bool:
+    """Whether only axes of extent 1 move."""
+    kept = [p for p in perm if x.shape[p] != 1]
+    return kept == sorted(kept)

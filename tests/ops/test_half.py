@@ -68,6 +68,27 @@ def _near(rng: np.random.Generator, middle: float, *shape: int) -> np.ndarray:
     return (middle + 0.1 * rng.standard_normal(shape)).astype(np.float16)
 
 
+def _products(rng: np.random.Generator) -> dict[str, tuple[str, Case]]:
+    """Sums beyond halves, or much larger than what is left of them behind an addition."""
+    x, w = _near(rng, 100, 1, 3, 16), _near(rng, 90, 16, 4)
+    image, kernel, bias = _near(rng, 100, 1, 3, 4, 4), _near(rng, 10, 2, 3, 1, 1), _near(rng, -2900, 2)
+    residual, filters = _near(rng, -3000, 1, 2, 4, 4), frozenset({1, 2})
+    few, clip = {"alpha": 1e-3}, {"activation": "Clip", "activation_params": [-70000.0, 70000.0]}
+    sums = {"activation": "LeakyRelu", "activation_alpha": 1e-3, "beta": -1.0}
+    gelu = [_near(rng, 8, 3, 16), _near(rng, 8, 16, 4), _near(rng, -1024, 4)]
+    return {
+        "scaled product": ("FusedMatMul", Case([x, w], few)),
+        "scaled constants": ("FusedMatMul", Case([x, w], few, frozenset({0, 1}))),
+        "turned product": ("FusedMatMul", Case([x, w.T.copy()], {**few, "transB": 1}, frozenset({1}))),
+        "scaled vectors": ("FusedMatMul", Case([x[0, 0], w[:, 0].copy()], few)),
+        "active sums": ("FusedGemm", Case([-x[0], w, w[:3, :4].copy()], sums, frozenset({1}))),
+        "gelu of a product": ("GemmFastGelu", Case(gelu, {}, filters)),
+        "convolution": ("FusedConv", Case([image, kernel, None, residual], {"activation": "Relu"})),
+        "biased convolution": ("FusedConv", Case([image, kernel, bias], {"activation": "Relu"}, filters)),
+        "clipped convolution": ("FusedConv", Case([image, kernel, bias, residual + 2900], clip, filters)),
+    }
+
+
 def _attentions(rng: np.random.Generator) -> dict[str, tuple[str, Case]]:
     """Products of queries and keys have more digits than halves, or are beyond them, before they are scaled."""
     q, k, v = (_near(rng, middle, 1, 3, 128) for middle in (35, 35, 1))
@@ -125,7 +146,7 @@ def _in_steps(rng: np.random.Generator) -> dict[str, tuple[tuple[str, str], Case
         "product and bias": (("", "Gemm"), Case([big[None], big[:, None] / 2, np.full((1, 1), -60000, np.float16)])),
         "outer product": (("", "Einsum"), Case([big, big, few], {"equation": "i,j,k->ijk"})),
         "summed factor": (("", "Einsum"), Case([150 * np.stack([big, big]), few], {"equation": "ij,i->i"})),
-        **{kind: ((contrib, op), case) for kind, (op, case) in _attentions(rng).items()},
+        **{kind: ((contrib, op), case) for kind, (op, case) in (_products(rng) | _attentions(rng)).items()},
         "sum": (("", "Sum"), Case(many)),
         "transform": (("", "DFT"), Case([wave[..., None], None, np.array(1)], {}, frozenset({2}))),
         "frames": (("", "STFT"), Case([wave, np.array(4), wave[0, 8:] / 999, None], {}, frozenset({1}))),
@@ -134,7 +155,7 @@ def _in_steps(rng: np.random.Generator) -> dict[str, tuple[tuple[str, str], Case
 
 
 IN_STEPS = _in_steps(np.random.default_rng(5))
-OURS = ("BiasSoftmax", "BiasDropout", "DFT", "STFT")
+OURS = ("BiasSoftmax", "BiasDropout", "DFT", "GemmFastGelu", "STFT")
 """Operators that onnxruntime has not on processors, or computes less exactly than we do."""
 
 

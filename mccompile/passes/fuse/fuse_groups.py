@@ -34,6 +34,7 @@ from mccompile._dataclass import dataclass
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.op import Kind
+from mccompile.ir.types import F16
 from mccompile.passes.manager import Remarks
 from mccompile.passes.rewrite.bodies import (
     MAX_OPERANDS,
@@ -200,6 +201,8 @@ class _Fusion:
             return ""
         (own, *_) = anchor.op.infer(*anchor.operand_types())
         have, want = own.dtype, group.sink.result.dtype
+        if want == F16 and _widens_halves(anchor):
+            have = F16
         if want != (have if have.compute == body.expr.dtype else body.expr.dtype):
             return f"the map turns {have} into {want}"
         read = {v for m in group.maps for v in m.inputs}
@@ -314,9 +317,19 @@ class _Fusion:
             return
         anchor = group.anchor
         anchor.post[0] = body.expr
+        if group.sink.result.dtype == F16 and _widens_halves(anchor):
+            anchor.pre.clear()
         self.r.rewire(anchor, extras=body.operands)
         anchor.origins = tuple(dict.fromkeys([*anchor.origins, *origins]))
         self.r.take_over(anchor, group.sink)
+
+
+def _widens_halves(anchor: Node) -> bool:
+    """Whether prologues do nothing but make floats of operands that are all halves: without them it computes the
+    same, and an epilogue may store halves."""
+    given = {i: v.dtype for i, v in enumerate(anchor.operands) if v is not None}
+    plain = all(body == ex.acc(F16) for body in anchor.pre.values())
+    return plain and given.keys() == anchor.pre.keys() and set(given.values()) == {F16}
 
 
 def _begun(group: _Group) -> _Written:
