@@ -17,7 +17,7 @@ from mccompile.passes.manager import run_passes
 def test_sums_of_windows_are_counted_without_their_elements() -> None:
     text = (
         "graph @g(%q: i8[1,32,128,128]) {\n"
-        "  %x = map(%q) {expr={(f32((i32(x0) - i32(3))) * 0.5)}} : f32[1,32,128,128]\n"
+        "  %x = map(%q) {expr={(f32((i32(x0) - i32(3))) * 0.3)}} : f32[1,32,128,128]\n"
         "  %y = pool(%x) {mode='average', kernel=(3, 3), strides=(1, 1), pads=(0, 0, 0, 0), dilations=(1, 1)}"
         " : f32[1,32,126,126]\n"
         "  return %y\n}"
