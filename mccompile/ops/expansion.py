@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from mccompile.ir import expr as ex
 from mccompile.ir.dims import varies
 from mccompile.ir.graph import Value
 from mccompile.ir.op import Op
@@ -16,7 +15,7 @@ from mccompile.ir.scalar import Array
 from mccompile.onnxio import OnnxNode, dtype_number
 from mccompile.onnxio.contrib import MICROSOFT
 from mccompile.onnxio.model import AttrValue
-from mccompile.ops.frontend import Import
+from mccompile.ops.frontend import Import, widened
 
 CONTRIB = MICROSOFT
 """The domain of onnxruntime's own operators."""
@@ -56,10 +55,8 @@ class Expansion:
     def product(self, op: Op, operands: Sequence[Value], suffix: str, **bodies: Any) -> str:
         """What ``op`` makes of operands of the type of input 0, in the type that it is computed in: of halves, which
         it reads as they lie, sums that no node of ONNX gives."""
-        n, dtype = self.n, operands[0].dtype
-        pre = dict.fromkeys(range(len(operands)), ex.acc(dtype)) if dtype != dtype.compute else {}
         name = self.fresh(suffix)
-        n.expanded[name] = n.inner(op, operands, suffix, pre=pre, **bodies)
+        self.n.expanded[name] = self.n.inner(op, operands, suffix, pre=widened(*operands), **bodies)
         return name
 
     def constant(self, array: Array, suffix: str) -> str:

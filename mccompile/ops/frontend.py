@@ -38,6 +38,11 @@ def _shown(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else repr(value)
 
 
+def widened(*operands: Value) -> dict[int, ex.Expr]:
+    """The prologues by which an operator reads halves as they lie, and gives the floats that it computes."""
+    return {i: ex.acc(v.dtype) for i, v in enumerate(operands) if v.dtype != v.dtype.compute}
+
+
 class Import:
     """One ONNX node (newest opset form) whose inputs are known, being turned into graph IR.
 

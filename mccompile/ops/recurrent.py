@@ -26,8 +26,9 @@ class Recurrent(Op):
     """Base of the cells, which have ``gates`` gates (G) of H units.
 
     Operands: gates x[T, B, G*H]; recurrent weights r[G*H, H]; i32 lengths[B] (absent: T each); h[B, H] at the
-    start (absent: 0); then the cell's own. Results are those of ``outputs``, in this order: "y" (every h,
-    [T, B, H], 0 from a length on), "h" and "c" (the last of each, [B, H]). ``reverse`` begins at the end.
+    start (absent: 0); then the cell's own. All are of the type of r, but gates may be floats beside halves. Results
+    are those of ``outputs``, in this order: "y" (every h, [T, B, H], 0 from a length on), "h" and "c" (the last of
+    each, [B, H]). ``reverse`` begins at the end.
 
     Activations are expressions over ``x0``, any clipping of their argument included. What is multiplied by the
     weights is ``rounded`` before: to the floats of 16 bits that this names, if it names any.
@@ -88,20 +89,20 @@ class Recurrent(Op):
         assert r is not None
         if self.rounded and x.dtype != F32:
             raise TypeRuleError(f"gates {x} are none of f32, of which products are rounded")
-        if x.rank != 3 or r.rank != 2 or x.dtype != r.dtype or not x.dtype.is_float:
+        if x.rank != 3 or r.rank != 2 or x.dtype not in (r.dtype, r.dtype.compute) or not r.dtype.is_float:
             raise TypeRuleError(f"gates {x} and recurrent weights {r}: float tensors of ranks 3 and 2 are needed")
         (steps, batch, width), hidden = x.shape, r.shape[1]
         if width != r.shape[0] or width != self.gates * hidden:
             raise TypeRuleError(f"gates {x} do not fit recurrent weights {r}: {self.gates} gates")
         expected = [TensorType(I32, (batch,))]
-        expected += [TensorType(x.dtype, s) for s in ((batch, hidden), *self.own_shapes(batch, hidden))]
+        expected += [TensorType(r.dtype, s) for s in ((batch, hidden), *self.own_shapes(batch, hidden))]
         for have, want in zip(rest, expected, strict=True):
             if have is not None and (have.dtype != want.dtype or not require_same(have.shape, want.shape)):
                 raise TypeRuleError(f"{have} is given where {want} is needed")
         if not self.outputs or not set(self.outputs) <= {"y", *self.states}:
             raise TypeRuleError(f"results {self.outputs} are not among y, {', '.join(self.states)}")
-        state = TensorType(x.dtype, (batch, hidden))
-        return tuple(TensorType(x.dtype, (steps, batch, hidden)) if o == "y" else state for o in self.outputs)
+        state = TensorType(r.dtype, (batch, hidden))
+        return tuple(TensorType(r.dtype, (steps, batch, hidden)) if o == "y" else state for o in self.outputs)
 
     def evaluate(self, *arrays: Array | None) -> tuple[Array, ...]:
         x, r = (np.asarray(a) for a in arrays[:2])
@@ -121,7 +122,7 @@ class Recurrent(Op):
             for name, a in after.items():
                 state[name][live] = a
             y[at, live] = after["h"]
-        return tuple((y if o == "y" else state[o]).astype(x.dtype) for o in self.outputs)
+        return tuple((y if o == "y" else state[o]).astype(r.dtype) for o in self.outputs)
 
     def macs(self, types: Sequence[TensorType | None], results: Sequence[TensorType]) -> int:
         x, r = types[:2]

@@ -12,7 +12,7 @@ from mccompile.ir import expr as ex
 from mccompile.ir.graph import Value
 from mccompile.ops.activations import ACTIVATIONS, Function, activation_functions, clamp
 from mccompile.ops.concat import Concat
-from mccompile.ops.frontend import Import
+from mccompile.ops.frontend import Import, widened
 from mccompile.ops.matmul import MatMul
 from mccompile.ops.recurrent import Gru, Lstm, Recurrent, Rnn
 from mccompile.ops.registry import onnx_op
@@ -73,7 +73,7 @@ class _Node:
         return first, _cut(self.n, both, width, 2 * width, f"recurrent_bias{direction}")
 
     def input_product(self, direction: int, bias: Value | None) -> Value:
-        """x W^T + bias for all steps at once: [T, B, G*H]."""
+        """x W^T + bias for all steps at once, in the type that it is computed in: [T, B, G*H]."""
         n, x = self.n, self.n.input(0)
         steps, batch, depth = x.shape
         w = self.weights(1, direction, "w")
@@ -81,11 +81,12 @@ class _Node:
             raise n.error(f"input 1 has weights for {w.shape[1]} features, but the input has {depth}")
         rows = n.reshape(x, (steps * batch, depth), f"rows{direction}")
         op, suffix = MatMul(False, True), f"product{direction}"
+        pre = widened(rows, w)
         if bias is None:
-            product = n.inner(op, [rows, w], suffix)
+            product = n.inner(op, [rows, w], suffix, pre=pre)
         else:
             body = ex.apply("add", ex.acc(x.dtype), ex.var(0, x.dtype))
-            product = n.inner(op, [rows, w], suffix, extras=[bias], post={0: body})
+            product = n.inner(op, [rows, w], suffix, extras=[bias], pre=pre, post={0: body})
         return n.reshape(product, (steps, batch, self.gates * self.hidden), f"gates{direction}")
 
     def lengths(self) -> Value | None:

@@ -89,6 +89,17 @@ def _products(rng: np.random.Generator) -> dict[str, tuple[str, Case]]:
     }
 
 
+def _cells(rng: np.random.Generator) -> dict[str, Case]:
+    """What a cell makes of its input is about 96, of its state about -96."""
+    cells = {}
+    for op, gates in (("RNN", 1), ("GRU", 3), ("LSTM", 4)):
+        rows = gates * 3
+        given = [_near(rng, 4, 1, 2, 6), _near(rng, 4, 1, rows, 6), np.full((1, rows, 3), -1, np.float16), None, None]
+        attrs = {"hidden_size": 3, "linear_before_reset": 1} if op == "GRU" else {"hidden_size": 3}
+        cells[op] = Case([*given, _near(rng, 32, 1, 2, 3)], attrs, outputs=2)
+    return cells
+
+
 def _attentions(rng: np.random.Generator) -> dict[str, tuple[str, Case]]:
     """Products of queries and keys have more digits than halves, or are beyond them, before they are scaled."""
     q, k, v = (_near(rng, middle, 1, 3, 128) for middle in (35, 35, 1))
@@ -147,6 +158,7 @@ def _in_steps(rng: np.random.Generator) -> dict[str, tuple[tuple[str, str], Case
         "outer product": (("", "Einsum"), Case([big, big, few], {"equation": "i,j,k->ijk"})),
         "summed factor": (("", "Einsum"), Case([150 * np.stack([big, big]), few], {"equation": "ij,i->i"})),
         **{kind: ((contrib, op), case) for kind, (op, case) in (_products(rng) | _attentions(rng)).items()},
+        **{op: (("", op), case) for op, case in _cells(rng).items()},
         "sum": (("", "Sum"), Case(many)),
         "transform": (("", "DFT"), Case([wave[..., None], None, np.array(1)], {}, frozenset({2}))),
         "frames": (("", "STFT"), Case([wave, np.array(4), wave[0, 8:] / 999, None], {}, frozenset({1}))),

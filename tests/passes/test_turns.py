@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import helper
+from onnx import helper, numpy_helper
 
 import mccompile
 from mccompile import driver
@@ -80,6 +80,24 @@ def test_the_graph_of_blocks_can_be_evaluated(kind: str, direction: str, batch: 
     (wanted,) = plain_session(path.read_bytes()).run(None, {"x": x})
     got = graph.evaluate({"x": x}, extents=graph.extents_of({"x": x}))["y"]
     np.testing.assert_allclose(got, wanted, atol=2e-6)
+
+
+@pytest.mark.parametrize("kind", GATES)
+def test_states_of_halves_go_from_block_to_block(kind: str, tmp_path: Path) -> None:
+    """Gates are floats there."""
+    model = _network(kind, "bidirectional", 24, 1)
+    wanted_of = plain_session(model.SerializeToString())
+    for tensor in model.graph.initializer:
+        tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor).astype(np.float16), tensor.name))
+    for port in (*model.graph.input, *model.graph.output):
+        port.type.tensor_type.elem_type = onnx.TensorProto.FLOAT16
+    artifacts = mccompile.compile(_saved(model, tmp_path), tmp_path / "out", target="generic")
+    assert any("in blocks of" in note for note in artifacts.notes)
+    x = np.random.default_rng(4).normal(0, 1, (24, 1, 9)).astype(np.float16)
+    (got,) = mccompile.load(tmp_path / "out").run({"x": x}).values()
+    (wanted,) = wanted_of.run(None, {"x": x.astype(np.float32)})
+    assert got.dtype == np.float16
+    np.testing.assert_allclose(got.astype(np.float32), wanted, atol=4e-3)
 
 
 def test_gates_of_all_turns_never_exist_where_memory_is_short(tmp_path: Path) -> None:

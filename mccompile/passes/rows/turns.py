@@ -142,7 +142,7 @@ class _Body:
         gates, r = self.found.cell.operand_types()[:2]
         assert gates is not None
         assert r is not None
-        return TensorType(gates.dtype, (gates.shape[1], r.shape[1]))
+        return TensorType(r.dtype, (gates.shape[1], r.shape[1]))
 
     def _own(self, value: Value | None) -> Value | None:
         """A constant of the graph around, here."""
