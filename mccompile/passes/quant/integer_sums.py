@@ -38,8 +38,7 @@ ROUNDS = True
 def run(graph: Graph, remarks: Remarks, target: Target, whole: Graph, analyses: Analyses) -> int:
     """Sum the integers of dequantised elements, in windows or along axes. Changes rounding only."""
     r = Rewriter(graph)
-    steps = analyses.of(whole, stepped)
-    changes = 0
+    found: list[tuple[Node, Quantised, Op, Array]] = []
     for node in r.nodes():
         x = node.operands[0] if node.operands else None
         summing = None if x is None or node.pre else node.op.as_sum(node.operand_types())
@@ -53,14 +52,16 @@ def run(graph: Graph, remarks: Remarks, target: Target, whole: Graph, analyses: 
         if reason:
             remarks.miss(what, reason)
             continue
-        summed, weights = summing
-        exact = asks_for_digits(node, steps)
-        scaling = _scaling(q.scale.reshape(()), weights, apart=target.requant == "tflite", exact=exact)
-        _rewrite(r, node, q, summed, scaling)
         remarks.hit(what)
-        changes += 1
+        found.append((node, q, *summing))
+    if found:  # few networks have any: of others nobody need know the steps
+        steps = analyses.of(whole, stepped)
+        for node, q, summed, weights in found:
+            exact = asks_for_digits(node, steps)
+            scaling = _scaling(q.scale.reshape(()), weights, apart=target.requant == "tflite", exact=exact)
+            _rewrite(r, node, q, summed, scaling)
     r.finish()
-    return changes
+    return len(found)
 
 
 def _obstacle(node: Node, q: Quantised) -> str:
