@@ -24,7 +24,7 @@ expression (ArgMax) stands behind nearly all that a network computes: it asks fo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node, Value
@@ -48,7 +48,7 @@ def parts(body: ex.Expr, asked: bool) -> set[ex.Expr]:
     """The parts of an expression that are terms or factors of what is rounded in it; with ``asked``, of its value."""
     found: dict[ex.Expr, None] = {}
     pending = [body] if asked else []
-    if not any(isinstance(e, ex.Convert) and e.dtype.name in ("i8", "u8") for e in ex.distinct(body)):
+    if not quantises(body):
         pending += [a for e in ex.distinct(body) for a in _rounded(e)]
     while pending:
         e = pending.pop()
@@ -56,6 +56,11 @@ def parts(body: ex.Expr, asked: bool) -> set[ex.Expr]:
             found[e] = None
             pending += _terms(e)
     return set(found)
+
+
+def quantises(body: ex.Expr) -> bool:
+    """Whether an expression makes bytes: its scale was measured, and no number is at a step of it for a reason."""
+    return any(isinstance(e, ex.Convert) and e.dtype.name in ("i8", "u8") for e in ex.distinct(body))
 
 
 def factors(body: ex.Expr, asked: bool) -> set[ex.Expr]:
@@ -98,10 +103,18 @@ def _of_regions(node: Node, found: set[Value]) -> Iterable[Value]:
 def _needed(node: Node, found: set[Value]) -> Iterator[Value]:
     asked = set(operands(node, found))
     extras = set().union(*(_behind(node, i, found) for i in range(len(node.results))))
+    return values_read(node, extras, lambda i, body: _variables(body, i in asked))
+
+
+def values_read(
+    node: Node, extras: set[int], variables: Callable[[int, ex.Expr], set[int]]
+) -> Iterator[Value]:
+    """The operands of which a node needs something, and the extras: those that epilogues need, and prologues.
+    ``variables``: which ones of an operand's prologue, which is `ex.acc` where it has none, are needed."""
     for i, v in enumerate(node.operands):
         if v is not None:
-            before = _variables(node.pre.get(i, ex.acc(v.dtype)), i in asked)
-            extras |= before
+            before = variables(i, node.pre.get(i, ex.acc(v.dtype)))
+            extras = extras | before
             if ex.ACC in before:
                 yield v
     yield from (node.extras[i] for i in extras - {ex.ACC})

@@ -37,7 +37,7 @@ from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.jumps import at_jumps
 from mccompile.passes.analysis.movement import moves
-from mccompile.passes.analysis.quotients import summed
+from mccompile.passes.analysis.quotients import quantises, summed, values_read
 from mccompile.passes.analysis.traits import DIFFERENCE, NEGATED, Traits, adds_up, is_mean
 
 
@@ -107,10 +107,6 @@ def _is_count(e: ex.Expr) -> bool:
     return isinstance(e, ex.Num) and float(e.value).is_integer() and e.value >= 0
 
 
-def quantises(body: ex.Expr) -> bool:
-    return any(isinstance(e, ex.Convert) and e.dtype.name in ("i8", "u8") for e in ex.distinct(body))
-
-
 def asks_for_digits(node: Node, found: Steps) -> bool:
     """Whether a step depends on what the operator of a node computes, given the values that steps depend on."""
     return any(ex.ACC in read for read in _behind(node, found))
@@ -167,13 +163,7 @@ def _needed(node: Node, found: Steps) -> Iterator[Value]:
         asked = _read(body, ex.ACC in extras, found.traits.own(node))
     else:
         asked = set(range(len(node.operands))) if reads_digits(node, found) else set()
-    for i, v in enumerate(node.operands):
-        if v is not None:
-            before = _read(node.pre.get(i, ex.acc(v.dtype)), i in asked, found.traits.before(node, i))
-            extras |= before - {ex.ACC}
-            if ex.ACC in before:
-                yield v
-    yield from (node.extras[i] for i in extras - {ex.ACC})
+    return values_read(node, extras, lambda i, body: _read(body, i in asked, found.traits.before(node, i)))
 
 
 def _read(body: ex.Expr, asked: bool, traits: Mapping[ex.Expr, int]) -> set[int]:

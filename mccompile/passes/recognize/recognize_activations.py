@@ -12,7 +12,8 @@ from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node
 from mccompile.passes.analysis.absorption import FAR
 from mccompile.passes.analysis.analyses import Analyses
-from mccompile.passes.analysis.steps import quantises, stepped
+from mccompile.passes.analysis.quotients import quantises
+from mccompile.passes.analysis.steps import stepped
 from mccompile.passes.manager import Remarks
 from mccompile.passes.rewrite.bodies import with_bodies
 from mccompile.passes.rewrite.patterns import (
