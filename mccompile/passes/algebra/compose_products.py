@@ -14,7 +14,7 @@ from mccompile.ir.scalar import Array
 from mccompile.ops.conv import Conv
 from mccompile.ops.matmul import MatMul
 from mccompile.passes.algebra.fold_affine import is_bias, rounded, unfit
-from mccompile.passes.analysis.absorption import ROUNDED, absorbs
+from mccompile.passes.analysis.absorption import FAR, ROUNDED, absorbs
 from mccompile.passes.analysis.contraction import contraction
 from mccompile.passes.manager import Remarks
 from mccompile.passes.rewrite.patterns import Any, Fail, Is, Match, Rule, apply_rules
@@ -61,8 +61,11 @@ def _check_pair(m: Match) -> Fail | None:
         return Fail("")
     if first.result.dtype.name not in ("f32", "f64") or any(_weights(m, n) is None for n in (first, last)):
         return Fail("the weights are no constants of at least 32 bits")
-    if any(_bias(m, n) is None for n in (first, last)):
+    inner = _bias(m, first)
+    if inner is None or _bias(m, last) is None:
         return Fail("a bias is computed, or does not vary by channel alone")
+    if np.abs(inner).max(initial=0) > FAR:
+        return Fail("the first bias is so large that what it leaves would be rounded")
     if not m.r.is_private(first.result):
         return Fail("the result of the first is needed elsewhere")
     return None

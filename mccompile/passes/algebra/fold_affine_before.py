@@ -29,10 +29,10 @@ def run(graph: Graph, remarks: Remarks, whole: Graph, analyses: Analyses) -> int
     scale does.
     """
     r = Rewriter(graph)
-    scales: dict[Value, Array] = {}
+    scales: dict[Node, Array] = {}
     # From the end, so that of a scale and a shift in two maps the later one goes first.
     maps = [node for node in r.nodes() if node.op.elementwise is not None]
-    asked = analyses.of(whole, summed)
+    asked = analyses.of_whole(whole, summed)
     changes = sum(_fold(r, node, asked, scales, remarks) for node in maps[::-1])
     r.finish()
     return changes
@@ -51,9 +51,9 @@ def _is_product(node: Node) -> bool:
     return node.op.multilinear[:2] == (0, 1)
 
 
-def _fold(r: Rewriter, node: Node, asked: set[Value], scales: dict[Value, Array], remarks: Remarks) -> int:
-    """Fold one map, if nothing stands against it. ``asked``: what is summed before a step; ``scales``: what values
-    are multiplied by in weights already."""
+def _fold(r: Rewriter, node: Node, asked: set[Value], scales: dict[Node, Array], remarks: Remarks) -> int:
+    """Fold one map, if nothing stands against it. ``asked``: what is summed before a step; ``scales``: what weights
+    of products have been multiplied by already."""
     variable = [v for v in dict.fromkeys(node.operands) if v is not None and v not in r.graph.constants]
     if len(variable) != 1 or node.pre or node.post:
         return 0
@@ -64,8 +64,7 @@ def _fold(r: Rewriter, node: Node, asked: set[Value], scales: dict[Value, Array]
     if affine is None:
         return 0
     what = f"folded {node.where} into the weights of {', '.join(reader.node.where for reader in readers)}"
-    behind = scales.get(node.result, np.ones(()))
-    reason = _obstacle(r, node, variable[0], affine, readers, behind)
+    reason = _obstacle(r, node, variable[0], affine, readers, scales)
     if not reason:
         folded = [_folded(r.graph, reader.node, affine) for reader in readers]
         reason = next(filter(None, (unfit(node.result.dtype, *pair) for pair in folded)), "")
@@ -78,8 +77,9 @@ def _fold(r: Rewriter, node: Node, asked: set[Value], scales: dict[Value, Array]
         return 0
     for reader, (weights, bias) in zip(readers, folded, strict=True):
         _rewrite(r, reader.node, weights, bias)
+        if affine.scale is not None:
+            scales[reader.node] = scales.get(reader.node, 1.0) * np.abs(affine.scale)
         reader.node.origins = tuple(dict.fromkeys(reader.node.origins + node.origins))
-    scales[variable[0]] = behind if affine.scale is None else behind * np.abs(affine.scale)
     r.replace(node.result, variable[0])
     r.erase(node)
     remarks.hit(what)
@@ -120,9 +120,9 @@ def _is_padded(node: Node) -> bool:
 
 
 def _obstacle(
-    r: Rewriter, node: Node, source: Value, affine: Affine, readers: list[_Reader], behind: Array
+    r: Rewriter, node: Node, source: Value, affine: Affine, readers: list[_Reader], scales: dict[Node, Array]
 ) -> str:
-    """Why a map stays; empty if it need not. ``behind``: what its result is multiplied by besides."""
+    """Why a map stays; empty if it need not. ``scales``: what each product multiplies its result by besides."""
     value = node.result
     if r.is_output(value):
         return "its result is an output"
@@ -138,7 +138,7 @@ def _obstacle(
         found = contraction(reader.node)
         if affine.shift is None or not np.any(affine.shift != 0):
             continue
-        if np.max(np.abs(affine.shift) * behind) > FAR:
+        if np.max(np.abs(affine.shift) * scales.get(reader.node, 1.0)) > FAR:
             return "the shift is so large that what it leaves would be rounded"
         if found is not None and found.scattered:
             return "the shift reaches each element of the result by other weights"
