@@ -56,9 +56,13 @@ class Plugin:
     def paths(self) -> list[Path]:
         """Its files: Python and templates, and all else that lies in the folders of `FLOORS` and `TEMPLATES`."""
         found = []
-        for where, inside, names in os.walk(self.folder):
+        for where, inside, names in os.walk(self.folder, followlinks=True):
             inside[:] = sorted(name for name in inside if name != "__pycache__" and not name.startswith("."))
             parts = Path(where).relative_to(self.folder).parts
+            above = (self.folder.joinpath(*parts[:i]) for i in range(len(parts)))
+            if any(os.path.samefile(where, folder) for folder in above):  # a link to where it lies
+                inside.clear()
+                continue
             own = bool(parts) and parts[0] in (*FLOORS, TEMPLATES)
             shown = (Path(where, name) for name in sorted(names) if not name.startswith("."))
             found += [path for path in shown if own or path.suffix in (".py", ".j2")]
@@ -232,8 +236,9 @@ def _twin(path: Path, name: str, source: bytes) -> Callable[..., Any]:
     """The function of a name in a file of Python; the file may be written again while this process runs."""
     module = ModuleType(f"{_PREFIX}twin_{name}")
     module.__file__ = str(path)
+    sys.modules[module.__name__] = module  # where dataclasses look for what annotations name
     try:
-        exec(compile(source, str(path), "exec"), module.__dict__)
+        exec(compile(source, str(path), "exec", dont_inherit=True), module.__dict__)
         function: Callable[..., Any] = getattr(module, name)
     except Exception as e:
         raise _unusable(path, e) from e

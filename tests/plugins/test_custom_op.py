@@ -60,6 +60,24 @@ def test_results_are_those_of_the_twin(target: str, tmp_path: Path) -> None:
     assert "onnx.reference" in found.judge
 
 
+def test_a_twin_may_hold_what_reads_annotations(tmp_path: Path) -> None:
+    twin = """
+from dataclasses import dataclass
+
+@dataclass
+class Filter:
+    share: float = 0.5
+
+def low_pass(x0, share):
+    return x0 * Filter(share).share
+"""
+    (tmp_path / "low_pass.h").write_text("")
+    for head in ("", "from __future__ import annotations\n"):
+        (tmp_path / "low_pass.py").write_text(head + twin)
+        found = plugins.add_function(f"com.acme:LowPass={tmp_path / 'low_pass.h'}")
+        assert found.evaluate([2.0], {"share": 0.25}) == [0.5]
+
+
 def varying(folder: Path, extents: list[int | str], stated: list[int | str]) -> Path:
     """Relu, LowPass, Slice without the first row, LowPass."""
     x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, e) for name, e in (("x", extents), ("y", None)))

@@ -60,6 +60,17 @@ def forget() -> None:
         clear()
 
 
+def test_folders_that_are_linked_to_are_part_of_it(tmp_path: Path) -> None:
+    (tmp_path / "own").mkdir()
+    (tmp_path / "plugin").mkdir()
+    (tmp_path / "own" / "a.py").write_text("")
+    (tmp_path / "own" / "back").symlink_to(tmp_path / "plugin")
+    (tmp_path / "plugin" / "ops").symlink_to(tmp_path / "own")
+    (tmp_path / "plugin" / "also").symlink_to("ops")
+    made = plugins.Plugin("linked", tmp_path / "plugin", "linked")
+    assert made.paths == [tmp_path / "plugin" / folder / "a.py" for folder in ("also", "ops")]
+
+
 @pytest.mark.parametrize("target", ["generic", "native"])
 def test_the_c_computes_what_the_operator_says(target: str, acme: plugins.Plugin, tmp_path: Path) -> None:
     path = model(tmp_path, 0.25)
