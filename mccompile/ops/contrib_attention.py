@@ -316,7 +316,8 @@ def _group_query(n: Import) -> None:
         places = _stated_places(e, before, queries, batch) if stated else _places(e, begin, past, queries, batch)
         turned = 2 * n.input(7).shape[-1]  # the first elements of a head, or all of them
         how = {"interleaved": int(n.flag("rotary_interleaved")), "rotary_embedding_dim": turned}
-        q, k = (e.add("RotaryEmbedding", [x, e.name(7), e.name(8), places], f"{name}.turned", **how)
+        rows = _rows(e, 7, 8, places)
+        q, k = (e.stored(e.add("RotaryEmbedding", [e.computed(x, name), *rows], f"{name}.turned", **how), name)
                 for x, name in ((q, "q"), (k, "k")))  # fmt: skip
     if buffer:
         k, v = (e.add("TensorScatter", [e.name(i), x, begin], f"{name}.all", axis=2)
@@ -378,6 +379,15 @@ def _repeated_places(e: Expansion, first: int, count: int, batch: int) -> str:
     return e.add("Expand", [once, e.ints([batch, count], "places.shape")], "every_step")
 
 
+def _rows(e: Expansion, cosines: int, sines: int, places: str) -> list[str]:
+    """The last operands of RotaryEmbedding: tables, and ``places`` in them; of halves the rows at the places, as
+    floats: tables are as long as the longest text."""
+    if e.n.input(cosines).dtype.name != "f16":
+        return [e.name(cosines), e.name(sines), places]
+    found = [e.add("Gather", [e.name(i), places], f"rows{i}", axis=0) for i in (cosines, sines)]
+    return [e.computed(x, f"rows{i}", i) for x, i in zip(found, (cosines, sines), strict=True)]
+
+
 def _repeated(e: Expansion, x: str, shape: tuple[int, int, int, int], name: str) -> str:
     """[B, N, L, H] with every head as many times in a row as the third number of ``shape``, [B, N, times, H]."""
     batch, heads, times, size = shape
@@ -404,7 +414,7 @@ def _rotary(n: Import) -> None:
     attrs = {"interleaved": int(n.flag("interleaved")), "rotary_embedding_dim": size}
     if len(shape) == 3:
         attrs["num_heads"] = heads
-    e.last("RotaryEmbedding", [e.name(0), e.name(2), e.name(3), places], n.node.outputs[0], "", **attrs)
+    e.last_stored("RotaryEmbedding", [e.wide(0), *_rows(e, 2, 3, places)], "turned", **attrs)
     e.finish()
 
 

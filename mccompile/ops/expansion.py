@@ -100,6 +100,10 @@ class Expansion:
         """Input ``i`` in the type that it is computed in; "" if it is absent."""
         return self.computed(self.name(i), f"input{i}", i) if self.n.optional(i) is not None else ""
 
+    def stored(self, x: str, suffix: str) -> str:
+        """A value that is made of `computed` operands in the type of input 0."""
+        return self.cast(x, "f16", f"{suffix}.stored") if self.n.input(0).dtype.name == "f16" else x
+
     def bind_stored(self, output: int, value: str, i: int = 0) -> None:
         """`bind` what is made of `computed` operands, in f16 where input ``i`` is that."""
         outs = self.n.node.outputs

@@ -115,6 +115,8 @@ def _matmul_nbits(n: Import) -> None:
     scales = n.const(2, "scales")
     if scales.size != columns * blocks:
         raise n.error(f"scales {n.input(2).type} are not {columns} columns of {blocks} blocks")
+    if scales.dtype == np.float16:  # weights are no more rounded to halves than what is made of them
+        scales = scales.astype(np.float32)
     middle = 2 ** (bits - 1)
     whole = unpack_bits(stored.reshape(columns, -1), bits, blocks * block)[:, :depth].T - middle
     turned = np.ascontiguousarray(scales.reshape(columns, blocks).T)
@@ -123,7 +125,7 @@ def _matmul_nbits(n: Import) -> None:
     if bits >= 4 and level == BYTES and _rounds(n, whole, turned, zeros):
         return
     e = Contrib(n)
-    left, order, groups = e.name(0), *_rows(n, depth, blocks)
+    left, order, groups = e.wide(0), *_rows(n, depth, blocks)
     if order is not None:
         left = e.add("Gather", [left, e.constant(order, "order")], "ordered", axis=-1)
         whole, groups = whole[order], groups[order]
@@ -133,13 +135,13 @@ def _matmul_nbits(n: Import) -> None:
         with np.errstate(invalid="ignore"):  # zero times a scale that is infinite is no number, as in C
             floats = (whole - zeros[groups]).astype(np.float32) * turned[groups].astype(np.float32)
         real = e.constant(floats.astype(scales.dtype), "floats")
-    if scales.dtype != dtype.numpy:
-        real = e.cast(real, dtype.name, "cast_weights")
-    out, bias = n.node.outputs[0], e.name(5)
+    if scales.dtype != dtype.compute.numpy:
+        real = e.cast(real, dtype.compute.name, "cast_weights")
+    bias = e.wide(5)
     if bias:
-        e.last("Add", [e.add("MatMul", [left, real], "product"), bias], out)
+        e.last_stored("Add", [e.add("MatMul", [left, real], "product"), bias], "sum")
     else:
-        e.last("MatMul", [left, real], out)
+        e.last_stored("MatMul", [left, real], "product")
     e.finish()
 
 

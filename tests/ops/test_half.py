@@ -76,6 +76,8 @@ def _products(rng: np.random.Generator) -> dict[str, tuple[str, Case]]:
     few, clip = {"alpha": 1e-3}, {"activation": "Clip", "activation_params": [-70000.0, 70000.0]}
     sums = {"activation": "LeakyRelu", "activation_alpha": 1e-3, "beta": -1.0}
     gelu = [_near(rng, 8, 3, 16), _near(rng, 8, 16, 4), _near(rng, -1024, 4)]
+    scales, form = _near(rng, 1, 8), {"K": 64, "N": 4, "bits": 4, "block_size": 32}
+    nibbles = [_near(rng, 8, 3, 64), rng.integers(0, 256, (4, 2, 16), np.uint8), scales, None, None, 32 * scales[:4]]
     return {
         "scaled product": ("FusedMatMul", Case([x, w], few)),
         "scaled constants": ("FusedMatMul", Case([x, w], few, frozenset({0, 1}))),
@@ -83,6 +85,7 @@ def _products(rng: np.random.Generator) -> dict[str, tuple[str, Case]]:
         "scaled vectors": ("FusedMatMul", Case([x[0, 0], w[:, 0].copy()], few)),
         "active sums": ("FusedGemm", Case([-x[0], w, w[:3, :4].copy()], sums, frozenset({1}))),
         "gelu of a product": ("GemmFastGelu", Case(gelu, {}, filters)),
+        "weights of 4 bits": ("MatMulNBits", Case(nibbles, form, frozenset({1, 2}))),
         "convolution": ("FusedConv", Case([image, kernel, None, residual], {"activation": "Relu"})),
         "biased convolution": ("FusedConv", Case([image, kernel, bias], {"activation": "Relu"}, filters)),
         "clipped convolution": ("FusedConv", Case([image, kernel, bias, residual + 2900], clip, filters)),
@@ -109,6 +112,7 @@ def _attentions(rng: np.random.Generator) -> dict[str, tuple[str, Case]]:
     projected = [_near(rng, 4, 1, 3, 16), _near(rng, 2, 16, 24), _near(rng, -128, 24)]
     both = _near(rng, 0, 2, 1, 2, 2, 4)
     fixed, shared = frozenset({5, 6}), {"num_heads": 2, "kv_num_heads": 1}
+    tables, places = [_near(rng, 0.7, 8, 32) for _ in range(2)], np.arange(3)[None]
     several = {"num_heads": 2, "kv_num_heads": 2}
 
     def ends(total: int) -> list[np.ndarray]:
@@ -127,6 +131,7 @@ def _attentions(rng: np.random.Generator) -> dict[str, tuple[str, Case]]:
         "heads, masked": of_heads(q, k, v, bias, None, scores, unidirectional=1),
         "heads, before": of_heads(q, k, v, None, None, None, *old),
         "heads, biased, before": of_heads(q, k, v, bias, None, None, *old),
+        "turned": ("RotaryEmbedding", Case([3 * q, places, *tables], {"num_heads": 2})),
         "groups": of_groups(shared, q, k[..., :64], v[..., :64], None, None, *ends(3)),
         "groups, before": of_groups(several, q, k, v, *old, *ends(7)),
         "groups, one query": of_groups(several, q[:, :1], k[:, :1], v[:, :1], *old, *ends(5)),
