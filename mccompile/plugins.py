@@ -234,7 +234,7 @@ class Function:
 @functools.cache
 def _twin(path: Path, name: str, source: bytes) -> Callable[..., Any]:
     """The function of a name in a file of Python; the file may be written again while this process runs."""
-    module = ModuleType(f"{_PREFIX}twin_{name}")
+    module = ModuleType(f"mccompile_twin_{name}")
     module.__file__ = str(path)
     sys.modules[module.__name__] = module  # where dataclasses look for what annotations name
     try:

@@ -30,13 +30,20 @@ def at_jumps(e: ex.Expr) -> tuple[ex.Expr, ...]:
     return () if e.dtype.is_float else e.args
 
 
+def decided_by(node: Node) -> set[int]:
+    """The operands, by their places, that an operator compares or rounds."""
+    return set(range(len(node.operands))) - set(node.op.smooth) if node.op.decides else set()
+
+
 def jumps(node: Node) -> set[int]:
     """The operands, by their places, whose last digit may change all of a result: whole numbers, bools, places,
     floor, ..."""
     body = node.op.elementwise
-    if node.op.decides or (body is None and any(not v.dtype.is_float for v in node.results)):
-        return set(range(len(node.operands)))
-    return set() if body is None else _variables(body)
+    if body is not None:
+        return _variables(body)
+    if node.op.decides:
+        return decided_by(node)
+    return set(range(len(node.operands))) if any(not v.dtype.is_float for v in node.results) else set()
 
 
 def _variables(body: ex.Expr) -> set[int]:

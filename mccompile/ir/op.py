@@ -201,6 +201,12 @@ class Op:
         return False
 
     @property
+    def smooth(self) -> tuple[int, ...]:
+        """Of an operator that decides, the operands whose last digit changes no more than that of a result: an image
+        of which it decides on places."""
+        return ()
+
+    @property
     def subtracts(self) -> bool:
         """Whether it takes elements of operand 0 away from each other: of equal ones nothing is left."""
         return False

@@ -41,6 +41,11 @@ class Custom(Op):
     types: tuple[tuple[str, tuple[int, ...]], ...]
     attributes: tuple[tuple[str, Attribute], ...] = ()
 
+    @property
+    def decides(self) -> bool:
+        """What it does is not known."""
+        return True
+
     def infer(self, *operands: TensorType | None) -> tuple[TensorType, ...]:
         return tuple(TensorType(DTYPES[dtype], shape) for dtype, shape in self.types)
 

@@ -63,6 +63,10 @@ class GridSample(Op):
         return self.mode == "nearest"
 
     @property
+    def smooth(self) -> tuple[int, ...]:
+        return (0,)
+
+    @property
     def multilinear(self) -> tuple[int, ...]:
         return (0,)
 

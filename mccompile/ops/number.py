@@ -35,6 +35,10 @@ class ReadNumber(Op):
     low: int
     high: int
 
+    @property
+    def decides(self) -> bool:
+        return True
+
     @classmethod
     def operand_of(cls, variable: int, shapes: Sequence[Sequence[int]]) -> int:
         ends = itertools.accumulate(math.prod(s) for s in shapes)

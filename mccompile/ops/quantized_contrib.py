@@ -115,7 +115,7 @@ def _matmul_nbits(n: Import) -> None:
     scales = n.const(2, "scales")
     if scales.size != columns * blocks:
         raise n.error(f"scales {n.input(2).type} are not {columns} columns of {blocks} blocks")
-    if scales.dtype == np.float16:  # weights are no more rounded to halves than what is made of them
+    if scales.dtype == np.float16:  # weights are made of them as floats, as sums are
         scales = scales.astype(np.float32)
     middle = 2 ** (bits - 1)
     whole = unpack_bits(stored.reshape(columns, -1), bits, blocks * block)[:, :depth].T - middle

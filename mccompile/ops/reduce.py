@@ -51,6 +51,10 @@ class Reduce(Op):
         return self.mode in ("max", "min")
 
     @property
+    def makes_products(self) -> bool:
+        return self.mode == "prod"
+
+    @property
     def picks(self) -> str:
         return {"max": "largest", "min": "least"}.get(self.mode, "")
 

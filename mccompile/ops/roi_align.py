@@ -57,6 +57,15 @@ class RoiAlign(Op):
         return (2,) if self.inside else ()
 
     @property
+    def decides(self) -> bool:
+        """On how many samples there are, and which lie outside."""
+        return True
+
+    @property
+    def smooth(self) -> tuple[int, ...]:
+        return (0,)
+
+    @property
     def multilinear(self) -> tuple[int, ...]:
         return (0,) if self.mode == "avg" else ()
 

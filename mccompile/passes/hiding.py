@@ -57,6 +57,10 @@ class Hidden(Op):
         return self.op.decides
 
     @property
+    def smooth(self) -> tuple[int, ...]:
+        return self.op.smooth
+
+    @property
     def divides_by_size(self) -> bool:
         return self.op.divides_by_size
 
@@ -92,6 +96,19 @@ def hiding(graph: Graph, name: str) -> Iterator[None]:
         for node in graph.nodes if hidden else ():
             if id(node.op) in hidden:
                 node.op = hidden[id(node.op)].op
+
+
+@contextmanager
+def revealed(graph: Graph) -> Iterator[None]:
+    """The graph, and those inside of its nodes, as it is: for an analysis that was read for extents that vary."""
+    hidden = [(node, node.op) for node, _ in graph.everywhere() if isinstance(node.op, Hidden)]
+    for node, own in hidden:
+        node.op = own.op
+    try:
+        yield
+    finally:
+        for node, own in hidden:
+            node.op = own
 
 
 def varies_in_batch(node: Node) -> bool:

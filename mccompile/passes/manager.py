@@ -178,6 +178,8 @@ def run_listed(
         remarks = Remarks()
         start = time.perf_counter()
         asked = {p: given[p] for p in _asked(known[name])}
+        if isinstance(kept := given.get("analyses"), Analyses):
+            kept.begin()
         changes = 0
         for part in [*ir.all_regions(), ir] if isinstance(ir, Graph) else [ir]:
             with hiding(part, name) if isinstance(part, Graph) else nullcontext():

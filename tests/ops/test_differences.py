@@ -185,3 +185,120 @@ def test_nothing_is_left_of_grey_without_the_mean_of_its_colours(tmp_path: Path)
     nodes = [N("Mean", bands, ["m"]), N("Sub", ["x0", "m"], ["y"])]
     got = answers(tmp_path, nodes, dict.fromkeys(bands, x), "generic", "O2", opset=17)
     assert not got["y"].any()
+
+
+@pytest.mark.parametrize("level", ["O1", "O2"])
+def test_products_of_elements_are_rounded_before_a_step(level: str, tmp_path: Path) -> None:
+    """10 * 0.1 - 1 is 0, and a little more where the product is not rounded."""
+    x = np.array([[k, 0.1] for k in range(1, 65)], np.float32)
+    nodes = [
+        N("ReduceProd", ["x"], ["p"], axes=[1]), N("Sub", ["p", "one"], ["a"]), N("Ceil", ["a"], ["y"]),
+        N("ReduceProd", ["t"], ["q"], axes=[0]), N("Sub", ["q", "one"], ["b"]), N("Ceil", ["b"], ["z"]),
+    ]  # fmt: skip
+    got = answers(tmp_path, nodes, {"x": x, "t": x.T.copy()}, "x86-64-v3", level, {"one": np.float32(1)}, opset=17)
+    wanted = np.ceil(x[:, :1] * x[:, 1:] - np.float32(1))
+    np.testing.assert_array_equal(got["y"], wanted)
+    np.testing.assert_array_equal(got["z"], wanted.T)
+
+
+def test_means_of_equal_bytes_are_such_a_byte(tmp_path: Path) -> None:
+    """Their sum is a whole number, which 1 / 41 times the scale would be multiplied by."""
+    q = np.tile(np.arange(-50, 14, dtype=np.int8)[:, None], 41).reshape(1, 64, 1, 41)
+    nodes, given = _means()
+    nodes = [N("DequantizeLinear", ["q", "scale", "zero"], ["x"]), *nodes]
+    given |= {"scale": np.float32(0.25), "zero": np.int8(3)}
+    got = answers(tmp_path, nodes, {"q": q}, "generic", "O2", given, opset=17)
+    for i in range(4):
+        assert not got[f"left{i}"].any(), i
+
+
+@pytest.mark.parametrize("extents", [[1, 5], [1, "n"]])
+def test_bytes_in_a_window_are_divided_as_exactly_where_extents_are_those_of_the_run(
+    extents: list[int | str], tmp_path: Path
+) -> None:
+    """49 times 10 tenths, over 49, is 1, which Floor behind an Add of so many columns makes 0 of if it is less."""
+    nodes = [
+        N("DequantizeLinear", ["q", "tenth"], ["x"]), N("AveragePool", ["x"], ["a"], kernel_shape=[49]),
+        N("Reshape", ["a", "row"], ["b"]), N("Add", ["b", "c"], ["s"]), N("Floor", ["s"], ["y"]),
+    ]  # fmt: skip
+    ports = [
+        helper.make_tensor_value_info("q", TensorProto.INT8, [1, 1, 49]),
+        helper.make_tensor_value_info("c", TensorProto.FLOAT, extents),
+        helper.make_tensor_value_info("y", TensorProto.FLOAT, extents),
+    ]
+    given = [numpy_helper.from_array(np.float32(0.1), "tenth"), numpy_helper.from_array(np.array([1, 1]), "row")]
+    graph = helper.make_graph(nodes, "g", ports[:2], ports[2:], given)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    mccompile.compile(model, tmp_path / "out", target="generic", dims={"n": "1..8"} if "n" in extents else {})
+    feeds = {"q": np.full((1, 1, 49), 10, np.int8), "c": np.zeros((1, 5), np.float32)}
+    np.testing.assert_array_equal(mccompile.load(tmp_path / "out").run(feeds)["y"], np.ones((1, 5)))
+
+
+_SIZES = {
+    "squares": [N("Mul", ["d", "d"], ["dd"]), N("ReduceSum", ["dd", "last"], ["n2"]), N("Sqrt", ["n2"], ["n"])],
+    "largest": [N("Abs", ["d"], ["a"]), N("ReduceMax", ["a"], ["n"], axes=[1])],
+    "product": [
+        N("Reshape", ["d", "rows"], ["r"]), N("Reshape", ["d", "columns"], ["c"]), N("MatMul", ["r", "c"], ["m"]),
+        N("Reshape", ["m", "one"], ["n2"]), N("Sqrt", ["n2"], ["n"]),
+    ],
+    "ones": [N("Mul", ["d", "d"], ["dd"]), N("MatMul", ["dd", "ones"], ["n2"]), N("Sqrt", ["n2"], ["n"])],
+    "einsum": [
+        N("Einsum", ["d", "d"], ["e"], equation="bi,bi->b"), N("Reshape", ["e", "one"], ["n2"]),
+        N("Sqrt", ["n2"], ["n"]),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("size", _SIZES)
+@pytest.mark.parametrize("divided", [[N("Div", ["d", "s"], ["y"])],
+                                     [N("Reciprocal", ["s"], ["i"]), N("Mul", ["d", "i"], ["y"])]])  # fmt: skip
+def test_a_difference_that_is_0_is_so_by_its_size(
+    size: str, divided: list[onnx.NodeProto], tmp_path: Path
+) -> None:
+    """The difference is computed in the kernel of its size, and again in that of the quotient."""
+    x = np.arange(1, 65, dtype=np.float32).reshape(4, 16) * np.float32(7.3)
+    nodes = [N("Mul", ["x", "tenth"], ["p"]), N("Sub", ["p", "q"], ["d"]), *_SIZES[size]]
+    nodes += [N("Add", ["n", "tiny"], ["s"]), *divided]
+    shapes = {"one": [4, 1], "rows": [4, 1, 16], "columns": [4, 16, 1], "last": [1]}
+    given: dict[str, Array] = {"tenth": np.float32(0.1), "tiny": np.float32(1e-12)}
+    given["ones"] = np.ones((16, 1), np.float32)
+    given |= {name: np.array(shape) for name, shape in shapes.items()}
+    got = answers(tmp_path, nodes, {"x": x, "q": x * np.float32(0.1)}, "x86-64-v3", "O2", given, opset=13)
+    assert not got["y"].any()
+
+
+@pytest.mark.parametrize("target", ["generic", "x86-64-v3"])
+def test_means_that_a_product_picks_are_as_exact(target: str, tmp_path: Path) -> None:
+    """By rows of one 1."""
+    q = np.tile(np.array([10, 20, 30, 50], np.int8)[:, None], 47)[None]
+    nodes = [
+        N("DequantizeLinear", ["q", "tenth"], ["b"]), N("AveragePool", ["b"], ["a"], kernel_shape=[47]),
+        N("Reshape", ["a", "row"], ["m"]), N("MatMul", ["m", "picks"], ["o"]), N("Floor", ["o"], ["means"]),
+    ]  # fmt: skip
+    given = {"tenth": np.float32(0.1), "row": np.array([1, 4]), "picks": np.eye(4, dtype=np.float32)[:, ::-1].copy()}
+    got = answers(tmp_path, nodes, {"q": q}, target, "O2", given, opset=13)
+    np.testing.assert_array_equal(got["means"], [[5, 3, 2, 1]])
+
+
+def test_places_of_regions_and_ends_of_ranges_are_those_of_rounded_products(tmp_path: Path) -> None:
+    """310 * 0.1 - 29 is 2; by one instruction it is 2.0000005: another pixel, and one more number."""
+    x = np.random.default_rng(0).normal(size=(1, 4, 8, 8)).astype(np.float32)
+    nodes = [
+        N("Mul", ["p", "tenth"], ["q"]), N("Sub", ["q", "first"], ["r"]),
+        N("RoiAlign", ["x", "r", "image"], ["y"], output_height=1, output_width=1, sampling_ratio=0),
+        N("RoiAlign", ["x", "exact", "image"], ["z"], output_height=1, output_width=1, sampling_ratio=0),
+    ]  # fmt: skip
+    p, first = np.array([[10, 10, 310, 310]], np.float32), np.array([0, 0, 29, 29], np.float32)
+    given = {"tenth": np.float32(0.1), "first": first, "image": np.zeros(1, np.int64)}
+    feeds = {"x": x, "p": p, "exact": p * np.float32(0.1) - first}
+    got = answers(tmp_path, nodes, feeds, "x86-64-v3", "O2", given, opset=16)
+    np.testing.assert_allclose(got["y"], got["z"], rtol=1e-5)
+    port, result = (helper.make_tensor_value_info(*v) for v in (("p", 1, []), ("y", 1, ["n"])))
+    nodes = [*nodes[:2], N("Range", ["zero", "r", "one"], ["y"])]
+    numbers = {"tenth": 0.1, "first": 29, "zero": 0, "one": 1}
+    held = [numpy_helper.from_array(np.float32(v), name) for name, v in numbers.items()]
+    graph = helper.make_graph(nodes, "g", [port], [result], held)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 16)], ir_version=9)
+    mccompile.compile(model, tmp_path / "range", target="x86-64-v3", bounds={"n": 9})
+    found = mccompile.load(tmp_path / "range").run({"p": np.float32(310)})["y"]
+    np.testing.assert_array_equal(found, [0, 1])

@@ -18,7 +18,7 @@ from mccompile.ops.reshape import Reshape
 from mccompile.ops.slice import Slice
 from mccompile.ops.transpose import Transpose
 from mccompile.passes.analysis.analyses import Analyses
-from mccompile.passes.analysis.steps import Steps, asks_for_digits, stepped
+from mccompile.passes.analysis.steps import Steps, has_to_be_exact, stepped
 from mccompile.passes.manager import Remarks
 from mccompile.passes.rewrite.rewriter import Rewriter
 from mccompile.targets.target import Target
@@ -39,7 +39,7 @@ def run(graph: Graph, remarks: Remarks, target: Target, whole: Graph, analyses: 
         remarks.miss("flatten volumes", f"target {target.name} has no vectors, or no memory for copies of planes")
         return 0
     r = Rewriter(graph)
-    steps = analyses.of(whole, stepped)
+    steps = analyses.of_whole(whole, stepped)
     changes = 0
     for node in r.nodes():
         op = node.op
@@ -73,7 +73,7 @@ def _obstacle(graph: Graph, node: Node, op: Conv | Pool, steps: Steps) -> str:
             return "an operand of its epilogue is broadcast along one of two axes that become one"
     elif any(_padded(v)[0] != 1 or _padded(v)[2:] != (1, 1, 1) for v in node.extras):
         return "its epilogue reads more than a number of each channel"
-    elif op.mode == "average" and asks_for_digits(node, steps):
+    elif op.mode == "average" and has_to_be_exact(node, steps):
         return "a mean of means is rounded twice, and a step depends on it"
     return ""
 

@@ -36,7 +36,7 @@ def run(graph: Graph, remarks: Remarks, whole: Graph, analyses: Analyses) -> int
     whole numbers, which are exact, stay so where a step depends on them: floor((4 + 5) / 9) is 1.
     """
     r = Rewriter(graph)
-    steps = analyses.of(whole, stepped)
+    steps = analyses.of_whole(whole, stepped)
     changes = sum(_fold(r, node, steps, remarks) for node in r.nodes() if node.op.elementwise is not None)
     r.finish()
     return changes

@@ -29,7 +29,7 @@ def run(graph: Graph, remarks: Remarks, target: Target, whole: Graph, analyses: 
     if not target.fuses:
         remarks.miss("rounded products", f"target {target.name} rounds them whatever is added to them")
         return 0
-    steps = analyses.of(whole, stepped)
+    steps = analyses.of_whole(whole, stepped)
     changes = 0
     for node in graph.nodes:
         rewrite = partial(_rounded, scaled=node.op.makes_products)

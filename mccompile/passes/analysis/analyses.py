@@ -24,15 +24,22 @@ from typing import Any, TypeVar
 
 from mccompile._dataclass import dataclass
 from mccompile.ir.graph import Graph
+from mccompile.passes.hiding import revealed
 
 T = TypeVar("T")
 
 
 @dataclass
 class Analyses:
-    """The last analysis of each kind, of which graph, and what that consisted of then."""
+    """The last analysis of each kind, of which graph, and what that consisted of then; and those of the whole graph
+    that the pass which runs has asked for."""
 
     last: dict[Callable[[Graph], Any], tuple[Graph, list[object], Any]] = field(default_factory=dict)
+    whole: dict[tuple[Graph, Callable[[Graph], Any]], Any] = field(default_factory=dict)
+
+    def begin(self) -> None:
+        """Another pass begins."""
+        self.whole.clear()
 
     def of(self, graph: Graph, analyse: Callable[[Graph], T]) -> T:
         """What ``analyse`` says of the graph, which it depends on and on nothing else."""
@@ -45,6 +52,16 @@ class Analyses:
         made = analyse(graph)
         self.last[analyse] = graph, parts, made
         return made
+
+    def of_whole(self, graph: Graph, analyse: Callable[[Graph], T]) -> T:
+        """What an analysis that takes extents which vary says of the whole graph as a pass finds it that asks for it,
+        with nodes that are hidden from this: what is done in one of the graphs inside is nothing to the others."""
+        asked = graph, analyse
+        if asked not in self.whole:
+            with revealed(graph):
+                self.whole[asked] = self.of(graph, analyse)
+        found: T = self.whole[asked]
+        return found
 
 
 def _parts(graph: Graph) -> list[object]:

@@ -35,10 +35,10 @@ from dataclasses import field
 from mccompile._dataclass import dataclass
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node, Value
-from mccompile.ir.jumps import at_jumps
+from mccompile.ir.jumps import at_jumps, decided_by
 from mccompile.passes.analysis.movement import moves
-from mccompile.passes.analysis.quotients import quantises, summed, values_read
-from mccompile.passes.analysis.traits import DIFFERENCE, NEGATED, Traits, adds_up, is_mean
+from mccompile.passes.analysis.quotients import is_summed, quantises, summed, values_read
+from mccompile.passes.analysis.traits import DIFFERENCE, INVERSE, NEGATED, Traits, is_mean
 
 
 @dataclass
@@ -83,6 +83,24 @@ def means(body: ex.Expr, traits: Mapping[ex.Expr, int]) -> set[ex.Expr]:
     return set() if quantises(body) else {e for e in ex.distinct(body) if is_mean(e, traits)}
 
 
+def divided(body: ex.Expr, traits: Mapping[ex.Expr, int]) -> set[ex.Expr]:
+    """The parts of differences that are divided by differences, their own size say: of equal numbers both are 0, also
+    where the kernel of the quotient computes again what that of the size has computed. What another kernel has stored
+    is the same to both."""
+    found: set[ex.Expr] = set()
+    for e in ex.distinct(body):
+        pairs: list[tuple[ex.Expr, int]] = []
+        match e:
+            case ex.Apply(fn="div", operands=(a, b)):
+                pairs = [(a, traits[b] & DIFFERENCE)]
+            case ex.Apply(fn="mul", operands=(a, b)):
+                pairs = [(a, traits[b] & INVERSE), (b, traits[a] & INVERSE)]
+        for a, by_difference in pairs:
+            if by_difference and traits[a] & DIFFERENCE:
+                found.update(ex.distinct(a))
+    return found
+
+
 def _at_steps(e: ex.Expr, rounds: bool, traits: Mapping[ex.Expr, int]) -> tuple[ex.Expr, ...]:
     """The operands of an expression that are at steps of it, or at ends; ``rounds``: what rounds is a step.
 
@@ -112,14 +130,19 @@ def asks_for_digits(node: Node, found: Steps) -> bool:
     return any(ex.ACC in read for read in _behind(node, found))
 
 
-def reads_digits(node: Node, found: Steps) -> bool:
-    """Whether the operator of a node, no map, is a step, or hands on what it reads to one: sums do so with
-    differences."""
-    op = node.op
-    if op.decides or (op.divides_by_size and found.traits.reads_difference(node)):
-        return True
-    hands_on = moves(op) or op.hands_on or (adds_up(node) and found.traits.reads_difference(node))
-    return hands_on and asks_for_digits(node, found)
+def has_to_be_exact(node: Node, found: Steps) -> bool:
+    """Whether a step depends on what the operator of a node computes, itself or after it has been summed up."""
+    return asks_for_digits(node, found) or is_summed(node, found.summed)
+
+
+def digits_read(node: Node, found: Steps) -> set[int]:
+    """The operands of an operator, no map, of which the last digits matter: it is a step, or hands them on to one.
+    Sums do so with differences."""
+    op, every = node.op, set(range(len(node.operands)))
+    if op.divides_by_size and found.traits.reads_difference(node):
+        return every
+    hands_on = moves(op) or op.hands_on or found.traits.adds_differences(node)
+    return every if hands_on and asks_for_digits(node, found) else decided_by(node)
 
 
 def _behind(node: Node, found: Steps) -> list[set[int]]:
@@ -162,7 +185,7 @@ def _needed(node: Node, found: Steps) -> Iterator[Value]:
     if body is not None:
         asked = _read(body, ex.ACC in extras, found.traits.own(node))
     else:
-        asked = set(range(len(node.operands))) if reads_digits(node, found) else set()
+        asked = digits_read(node, found)
     return values_read(node, extras, lambda i, body: _read(body, i in asked, found.traits.before(node, i)))
 
 

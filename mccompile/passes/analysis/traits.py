@@ -1,4 +1,4 @@
-"""What values are as far as their last digits are concerned: differences, negated numbers, sums.
+"""What values are as far as their last digits are concerned: differences and their inverses, negated numbers, sums.
 
 Worked example: where b is the rounded square of a, b - a * a is 0. It stays the difference of two numbers that may
 cancel when it is moved, multiplied, or made positive; exp of it is about 1, and no more a difference::
@@ -24,6 +24,7 @@ cancel when it is moved, multiplied, or made positive; exp of it is about 1, and
 from __future__ import annotations
 
 import functools
+import math
 import operator
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
@@ -32,7 +33,7 @@ import numpy as np
 
 from mccompile._dataclass import dataclass
 from mccompile.ir import expr as ex
-from mccompile.ir.graph import Graph, Node, Value
+from mccompile.ir.graph import Digest, Graph, Node, Value
 from mccompile.ir.op import Kind
 from mccompile.ir.scalar import FUNCTIONS, Array
 from mccompile.passes.analysis.movement import moves
@@ -44,7 +45,10 @@ NEGATED = 2
 """Below 0 where what it was made of is above."""
 
 SUM = 4
-"""Of elements, as reductions make it."""
+"""Of elements, as reductions make it, or a power of two times that, which is as exact."""
+
+INVERSE = 8
+"""Of a difference, so that it may be as large as that is small."""
 
 _NONE = 0
 
@@ -55,6 +59,7 @@ class Traits:
 
     known: dict[Value, int] = field(default_factory=dict)
     negative: set[Value] = field(default_factory=set)
+    constants: dict[Value, Array | Digest] = field(default_factory=dict)
     found: dict[tuple[ex.Expr, tuple[int, ...]], dict[ex.Expr, int]] = field(default_factory=dict)
     """Those of expressions whose variables have given ones: networks repeat their layers."""
 
@@ -81,9 +86,21 @@ class Traits:
         return {} if body is None else self._of_parts(body, self._reader(node, self._made(node)))
 
     def of(self, value: Value | None) -> int:
-        if value is None or not value.dtype.is_float:
+        if value is None:
             return _NONE
         return NEGATED if value in self.negative else self.known.get(value, _NONE)
+
+    def adds_differences(self, node: Node) -> bool:
+        """Whether an operator adds up differences, or products of such, or with weights of which none is negative, so
+        that nothing else cancels: the square of a norm, say, by elements that are 1."""
+        linear = node.op.multilinear
+        differences = [i for i in linear if self._read(node, i) & DIFFERENCE]
+        others = [node.operands[i] for i in linear if i not in differences]
+        return bool(differences) and not any(v is None or self._may_be_negative(v) for v in others)
+
+    def _may_be_negative(self, value: Value) -> bool:
+        array = self.constants.get(value)
+        return not isinstance(array, np.ndarray) or bool((array < 0).any())
 
     def reads_difference(self, node: Node) -> bool:
         """Whether operand 0, behind its prologue, is a difference."""
@@ -105,9 +122,10 @@ class Traits:
             return self.own(node)[body]
         if moves(node.op) or node.op.hands_on:
             return _any(self._read(node, i) for i in range(len(node.operands)))
-        return SUM | (self._read(node, 0) & DIFFERENCE) if adds_up(node) else _NONE
+        return (SUM if _adds_up(node) else _NONE) | (DIFFERENCE if self.adds_differences(node) else _NONE)
 
     def _walk(self, graph: Graph) -> None:
+        self.constants.update(graph.constants)
         for value, array in graph.constants.items():
             if isinstance(array, np.ndarray) and _is_negative(array):
                 self.negative.add(value)
@@ -142,19 +160,19 @@ class Traits:
             def walk(e: ex.Expr) -> int:
                 if e not in done:
                     args = [walk(a) for a in e.args]
-                    done[e] = _of(e, args, at) if e.dtype.is_float else _NONE
+                    done[e] = _of(e, args, at) if e.dtype.is_float else _of_integer(e, args, at)
                 return done[e]
 
             walk(body)
         return self.found[known]
 
     def _note(self, value: Value, trait: int) -> None:
-        if trait and value.dtype.is_float:
-            self.known[value] = trait
+        kept = trait if value.dtype.is_float else trait & SUM
+        if kept:
+            self.known[value] = kept
 
 
-def adds_up(node: Node) -> bool:
-    """Whether results of a node are sums of elements."""
+def _adds_up(node: Node) -> bool:
     return node.op.kind is Kind.REDUCTION and bool(node.op.multilinear)
 
 
@@ -184,27 +202,42 @@ def _of(e: ex.Expr, args: list[int], variables: Mapping[int, int]) -> int:
             return DIFFERENCE if either & (DIFFERENCE | NEGATED) else _NONE
         case ex.Apply(fn="neg"):
             return args[0] ^ NEGATED
-        case ex.Apply(fn="mul"):
-            return ((args[0] | args[1]) & DIFFERENCE) | ((args[0] ^ args[1]) & NEGATED)
+        case ex.Apply(fn="mul", operands=(_, factor)):
+            kept = args[0] & SUM if isinstance(factor, ex.Num) and math.frexp(factor.value)[0] == 0.5 else _NONE
+            return ((args[0] | args[1]) & (DIFFERENCE | INVERSE)) | ((args[0] ^ args[1]) & NEGATED) | kept
         case ex.Apply(fn="div"):
-            return (args[0] & DIFFERENCE) | ((args[0] ^ args[1]) & NEGATED)
+            inverse = args[0] & INVERSE | (INVERSE if args[1] & DIFFERENCE else _NONE)
+            return (args[0] & DIFFERENCE) | inverse | ((args[0] ^ args[1]) & NEGATED)
         case ex.Apply(fn=("max" | "min")):
             return (args[0] | args[1]) & ~SUM
         case ex.Apply(fn="select"):
             return (args[1] | args[2]) & ~SUM
         case ex.Apply(fn=fn, operands=(_,)):
             return args[0] & _kept(fn) if args[0] else _NONE
+        case ex.Apply(fn="pow", operands=(_, ex.Num(value=exponent))) if exponent < 0:
+            return INVERSE if args[0] & DIFFERENCE else _NONE
         case ex.Apply(fn=("pow" | "gate" | "mod" | "fmod")):
             return args[0] & DIFFERENCE
     return _NONE
 
 
+def _of_integer(e: ex.Expr, args: list[int], variables: Mapping[int, int]) -> int:
+    """The same of whole numbers, of which sums are known only: of bytes, or of what these are above a zero point."""
+    match e:
+        case ex.Var(index=index):
+            return variables[index] & SUM
+        case ex.Convert() | ex.Apply(fn=("add" | "sub"), operands=(_, ex.Num())):
+            return args[0] & SUM
+    return _NONE
+
+
 @functools.cache
 def _kept(fn: str) -> int:
-    """What a function of one number keeps: a difference where it makes 0 of 0, a sign where it keeps that of -1."""
+    """What a function of one number keeps: a difference, or its inverse, where it makes 0 of 0, a sign where it keeps
+    that of -1."""
     with np.errstate(all="ignore"):
         at_0, below = (float(FUNCTIONS[fn].numpy(np.array(x, np.float32))) for x in (0, -1))
-    kept = (DIFFERENCE if at_0 == 0 else _NONE) | (NEGATED if below < 0 else _NONE)
+    kept = (DIFFERENCE | INVERSE if at_0 == 0 else _NONE) | (NEGATED if below < 0 else _NONE)
     return kept | (SUM if fn == "rounded" else _NONE)
 
 

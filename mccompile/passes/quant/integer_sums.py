@@ -25,7 +25,7 @@ from mccompile.ir.structure import bounds
 from mccompile.ir.types import F32, I32
 from mccompile.passes.analysis.analyses import Analyses
 from mccompile.passes.analysis.quantised import Quantised, quantised
-from mccompile.passes.analysis.steps import asks_for_digits, stepped
+from mccompile.passes.analysis.steps import has_to_be_exact, stepped
 from mccompile.passes.analysis.sums import terms
 from mccompile.passes.manager import Remarks
 from mccompile.passes.rewrite.rewriter import Rewriter
@@ -55,9 +55,9 @@ def run(graph: Graph, remarks: Remarks, target: Target, whole: Graph, analyses: 
         remarks.hit(what)
         found.append((node, q, *summing))
     if found:  # few networks have any: of others nobody need know the steps
-        steps = analyses.of(whole, stepped)
+        steps = analyses.of_whole(whole, stepped)
         for node, q, summed, weights in found:
-            exact = asks_for_digits(node, steps)
+            exact = has_to_be_exact(node, steps)
             scaling = _scaling(q.scale.reshape(()), weights, apart=target.requant == "tflite", exact=exact)
             _rewrite(r, node, q, summed, scaling)
     r.finish()

@@ -37,7 +37,7 @@ def run(graph: Graph, remarks: Remarks, target: Target, whole: Graph, analyses: 
     May change rounding, the sign of a zero, and where intermediate values overflow. What is rounded to whole numbers,
     or compared, is divided as it is written, and so are means: 41 times the inverse of 41 is less than 1.
     """
-    steps = analyses.of(whole, stepped)
+    steps = analyses.of_whole(whole, stepped)
     scaling = target.requant != "tflite"
     return sum(
         with_bodies(node, steps, partial(_rewritten, node=node, remarks=remarks, scaling=scaling))

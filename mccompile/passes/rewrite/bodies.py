@@ -11,7 +11,7 @@ from mccompile.ir.graph import Node
 from mccompile.ir.jumps import jumps
 from mccompile.ir.scalar import FUNCTIONS
 from mccompile.passes.analysis import quotients
-from mccompile.passes.analysis.steps import Steps, asks_for_digits, means, reads_digits, under_steps
+from mccompile.passes.analysis.steps import Steps, asks_for_digits, digits_read, divided, means, under_steps
 
 MAX_SIZE = 64
 """Functions in one expression, shared parts counted once."""
@@ -37,19 +37,19 @@ def tree_size(e: ex.Expr, operands: Sequence[int]) -> int:
 
 def with_bodies(node: Node, steps: Steps, rewrite: Callable[[ex.Expr, set[ex.Expr]], ex.Expr]) -> int:
     """Let the bodies of a node be what ``rewrite`` makes of each and of those of its parts that are to be exact:
-    means, factors of what is summed before a step, and all on whose last digit a step depends. How many have become
-    others."""
+    means, factors of what is summed before a step, what is divided by its size, and all on whose last digit a step
+    depends. How many have become others."""
 
     def made(body: ex.Expr, asked: bool, is_summed: bool, traits: Mapping[ex.Expr, int]) -> ex.Expr:
-        exact = set(ex.distinct(body)) if asked else under_steps(body, traits)
+        exact = set(ex.distinct(body)) if asked else under_steps(body, traits) | divided(body, traits)
         return rewrite(body, exact | means(body, traits) | quotients.factors(body, is_summed))
 
     changes = 0
-    asked, terms = reads_digits(node, steps), set(quotients.operands(node, steps.summed))
+    asked, terms = digits_read(node, steps), set(quotients.operands(node, steps.summed))
     behind = [steps.traits.behind(node, i) for i in range(len(node.results))]  # before the prologues are others
     own, traits, summed = node.op.elementwise, steps.traits.own(node), quotients.is_summed(node, steps.summed)
     for i, body in node.pre.items():
-        node.pre[i] = made(body, asked, i in terms, steps.traits.before(node, i))
+        node.pre[i] = made(body, i in asked, i in terms, steps.traits.before(node, i))
         changes += node.pre[i] != body
     for i, body in node.post.items():
         v = node.results[i]
