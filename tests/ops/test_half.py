@@ -134,6 +134,9 @@ def _attentions(rng: np.random.Generator) -> dict[str, tuple[str, Case]]:
         "turned": ("RotaryEmbedding", Case([3 * q, places, *tables], {"num_heads": 2})),
         "groups": of_groups(shared, q, k[..., :64], v[..., :64], None, None, *ends(3)),
         "groups, before": of_groups(several, q, k, v, *old, *ends(7)),
+        "groups, turned": of_groups(
+            {**shared, "do_rotary": 1}, 3 * q, 3 * k[..., :64], v[..., :64], None, None, *ends(3), *tables
+        ),
         "groups, one query": of_groups(several, q[:, :1], k[:, :1], v[:, :1], *old, *ends(5)),
     }
 
