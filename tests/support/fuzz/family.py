@@ -73,9 +73,9 @@ class WideDraw(SeededDraw):
 ROUNDED = set(
     "Cast CastLike Equal Greater GreaterOrEqual Less LessOrEqual Floor Ceil Round Sign Mod ArgMax ArgMin TopK Unique "
     "QuantizeLinear DequantizeLinear DynamicQuantizeLinear QLinearConv "
-    "QLinearMatMul Hardmax OneHot NonZero MaxPool If Loop Scan".split()
+    "QLinearMatMul Hardmax OneHot NonZero MaxPool ReduceLogSumExp If Loop Scan".split()
 )
-"""Operators in front of which bfloat16 is rounded, or that hold such."""
+"""Operators in front of which bfloat16 is rounded, or that hold such. ReduceLogSumExp compares with infinity."""
 
 
 @dataclass
