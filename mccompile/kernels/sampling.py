@@ -7,6 +7,7 @@ from collections.abc import Container
 
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call
+from mccompile.kernels.model.lanes import loaded
 from mccompile.kernels.model.parts import Turns, axes
 from mccompile.kernels.model.traffic import moved
 from mccompile.kernels.variant import (
@@ -102,8 +103,8 @@ class RoiAlignGeneric(Variant):
         return Offer(self.label, node.results[0].type.count * samples * 4 * SCALAR_CYCLES)
 
     def lower(self, node: Node, offer: Offer, b: Builder) -> None:
-        y = node.results[0].type
-        scratch = b.scratch(y.shape[1], y.dtype.compute)
+        channels = node.results[0].shape[1]
+        scratch = b.scratch(channels, loaded(node, 0).compute)  # the epilogue may make bytes of what is summed
         reads = [None if v is None else b.read(v) for v in node.operands]
         b.call(self.kernel, reads, [b.result(0)], scratch=scratch)
 
