@@ -23,7 +23,7 @@ from tests.support.graphs import Arrays, difference, random_inputs
 from tests.support.opcases import CaseLibrary
 from tests.support.random_graphs import random_graph
 
-SEEDS = range(200)
+SEEDS = range(220)
 C_SEEDS = range(48)
 LEVELS = ("O0", "O3", "Os")
 
@@ -95,7 +95,7 @@ def test_each_pass_keeps_the_meaning(name: str) -> None:
         allowed = 1e-6 if name in OTHER_PRODUCTS else 0
         assert same <= allowed, f"seed {seed} is off by {same} in f32\n{print_graph(graph)}"
     elsewhere = (*NEED_LARGE_VALUES, *OF_RECURRENT_NETWORKS, *OF_EXTENTS, *OF_QUANTISED_NETWORKS, *BEHIND_OTHERS)
-    assert changes >= 5 or name in elsewhere, f"{name} changed next to nothing: the graphs do not test it"
+    assert changes > 5 or name in elsewhere, f"{name} changed next to nothing: the graphs do not test it"
 
 
 @pytest.mark.parametrize("level", sorted(PIPELINES))
