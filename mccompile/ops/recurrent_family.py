@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -80,13 +81,10 @@ class _Node:
         if w.shape[1] != depth:
             raise n.error(f"input 1 has weights for {w.shape[1]} features, but the input has {depth}")
         rows = n.reshape(x, (steps * batch, depth), f"rows{direction}")
+        body = ex.apply("add", ex.acc(x.dtype), ex.var(0, x.dtype))
+        added: dict[str, Any] = {} if bias is None else {"extras": [bias], "post": {0: body}}
         op, suffix = MatMul(False, True), f"product{direction}"
-        pre = widened(rows, w)
-        if bias is None:
-            product = n.inner(op, [rows, w], suffix, pre=pre)
-        else:
-            body = ex.apply("add", ex.acc(x.dtype), ex.var(0, x.dtype))
-            product = n.inner(op, [rows, w], suffix, extras=[bias], pre=pre, post={0: body})
+        product = n.inner(op, [rows, w], suffix, pre=widened(rows, w), **added)
         return n.reshape(product, (steps, batch, self.gates * self.hidden), f"gates{direction}")
 
     def lengths(self) -> Value | None:

@@ -14,7 +14,7 @@ from mccompile.ir.types import DType
 from mccompile.passes.analysis.absorption import ROUNDED, absorbs
 from mccompile.passes.analysis.analyses import Analyses
 from mccompile.passes.analysis.contraction import contraction
-from mccompile.passes.analysis.steps import Steps, stepped
+from mccompile.passes.analysis.steps import Steps, has_to_be_exact, stepped
 from mccompile.passes.manager import Remarks
 from mccompile.passes.rewrite.rewriter import Rewriter
 
@@ -64,8 +64,7 @@ def _fold(r: Rewriter, node: Node, steps: Steps, remarks: Remarks) -> int:
     if reason:
         remarks.miss(what, reason)
         return 0
-    asked = node.result in steps.values or node.result in steps.summed
-    if asked and loses_whole_numbers(r.graph, producer, weights):
+    if has_to_be_exact(node, steps) and loses_whole_numbers(r.graph, producer, weights):
         remarks.miss(what, "sums of whole numbers would be rounded before a step")
         return 0
     _rewrite(r, producer, affine, weights, bias)
