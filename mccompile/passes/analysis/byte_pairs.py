@@ -47,7 +47,9 @@ def is_of_elements(t: TensorType, target: Target) -> bool:
     return not channels or target.requant == "tflite"
 
 
-def sum_in_integers(form: Form, cores: Mapping[ex.Expr, Array], wanted: Array, dtype: DType) -> ex.Expr | None:
+def sum_in_integers(
+    form: Form, cores: Mapping[ex.Expr, Array], wanted: Array, dtype: DType, ties: bool
+) -> ex.Expr | None:
     """Scaled integers, added, shifted and saturated, that are right for every pair of bytes."""
     if max(abs(float(n)) for n in (form.offset, *form.terms.values())) >= 2.0**31:
         return None  # it would fit no 32 bits
@@ -61,7 +63,7 @@ def sum_in_integers(form: Form, cores: Mapping[ex.Expr, Array], wanted: Array, d
             continue
         raw = (sum(factors[core] * a for core, a in cores.items()) + c) >> s
         for low, high in ((info.min, info.max), (int(wanted.min()), int(wanted.max()))):
-            if right(np.clip(raw, low, high), wanted, real):
+            if right(np.clip(raw, low, high), wanted, real, ties):
                 break
         else:
             return None
@@ -79,6 +81,7 @@ def sum_in_floats(
     dtype: DType,
     read: Callable[[int], Array],
     leaves: Collection[int],
+    ties: bool,
 ) -> ex.Expr | None:
     """Two scaled bytes and an offset in f32, each scale and zero point merged into one number, that are right for
     every pair. Bytes that are read as they lie in memory, ``leaves``, are without their zero point.
@@ -111,14 +114,17 @@ def sum_in_floats(
     if raw.max() > wanted.max():
         rounded = ex.apply("min", rounded, ex.num(wanted.max(), F32))
     whole = ex.convert(rounded, dtype)
-    return whole if right(ex.evaluate(whole, read).astype(np.int64), wanted, real) else None
+    return whole if right(ex.evaluate(whole, read).astype(np.int64), wanted, real, ties) else None
 
 
-def right(got: Array, wanted: Array, real: Array) -> bool:
-    """True if results are those of an expression, or on the other side of a tie of ``real``, which both round.
+def right(got: Array, wanted: Array, real: Array, ties: bool) -> bool:
+    """True if results are those of an expression, or, with ``ties``, on the other side of a tie of ``real``, which
+    both round.
 
     The expression is asked for that, too: where it is not ``real``, for a part of it is cut off, there is no tie.
     """
+    if not ties:
+        return bool((got == wanted).all())
     real = np.clip(real, wanted.min(), wanted.max())
     off = np.maximum(np.abs(got - real), np.abs(wanted - real))
     return not ((got != wanted) & (off > TIE)).any()

@@ -6,7 +6,7 @@ Both sides are steps: y becomes j at a = t[j]. The t[j] of both are found by bis
 too, and the multiplication is taken only if each of its steps is right. Thus all results are: both never fall.
 
 Right means that the real result is at least j - 1/2 there, and was less before, but for 2^-13: which side of a tie a
-result falls to is the engines' own affair.
+result falls to is the engines' own affair. Where an expression does not round to nearest, all steps have to be its.
 """
 
 from __future__ import annotations
@@ -78,14 +78,16 @@ class Fixed:
 
 @dataclass(frozen=True)
 class Steps:
-    """What is to be met: a rounded function that never falls, of sums in ``low..high`` of each channel.
+    """What is to be met: a function that never falls, of sums in ``low..high`` of each channel.
 
     ``value`` gives the results of sums [.., channels] of i64, or of one of each of the channels that it is told.
+    ``ties`` says that they are rounded to nearest: of a function that drops what is behind the point, 187.5 is 187.
     """
 
     value: Callable[[Array, Channels], Array]
     low: Array
     high: Array
+    ties: bool = True
 
     @cached_property
     def varies(self) -> Array:
@@ -109,7 +111,7 @@ class Steps:
     def part(self, of: slice) -> Steps:
         """That of some of the channels."""
         places = np.arange(self.low.size)[of]
-        return Steps(lambda a, within: self.value(a, places[within]), self.low[of], self.high[of])
+        return Steps(lambda a, within: self.value(a, places[within]), self.low[of], self.high[of], self.ties)
 
     def cut_alike(self) -> bool:
         """Whether that is the same in all channels: not where what is clipped to is a constant of each."""
@@ -324,4 +326,7 @@ def _compared(g: Fixed, met: _Met, f: Steps) -> tuple[Fixed, int] | str:
         wrong = met.wrong(steps)
         if wrong.any():
             return f"{int(wrong.sum())} of {wrong.size} steps of {name} are no ties of the real result"
-    return g, int(np.abs(own - met.wanted).sum())
+    differing = int(np.abs(own - met.wanted).sum())
+    if differing and not f.ties:
+        return f"it has another result on {differing} sums, and does not round to nearest"
+    return g, differing

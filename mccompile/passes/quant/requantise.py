@@ -241,7 +241,7 @@ class _Work:
         whole = of_expression(core, lambda i: reach if i == ex.ACC else self._range(i, e))
         count = max(whole.low.size, channels)
         low, high = (np.broadcast_to(end, count).astype(np.int64) for end in (whole.low, whole.high))
-        steps = Steps(self._values(e, core), low, high)
+        steps = Steps(self._values(e, core), low, high, self._rounded_last(e.operand))
         if self.tflite and steps.cut_alike():
             found_ = self._as_tflite(e, core, Reach(low, high), steps.ends, shape)
             if not isinstance(found_, str):
@@ -443,6 +443,7 @@ class _Work:
 
         wanted = ex.evaluate(e, read).astype(np.int64)
         cores = {core: ex.evaluate(core, read).astype(np.int64) for core in form.terms}
+        ties = self._rounded_last(e.operand)
         if self.tflite:
             found = self._pair_as_tflite(e, cores, wanted)
             if not isinstance(found, str):
@@ -450,13 +451,13 @@ class _Work:
             self.remarks.miss(f"rounded {self.node.where} as TensorFlow Lite does", found)
         if not self.fixed:
             leaves = {ATOM + k for k, b in enumerate(bytes_) if isinstance(b, ex.Var)}
-            merged = sum_in_floats(form, cores, wanted, e.dtype, read, leaves)
+            merged = sum_in_floats(form, cores, wanted, e.dtype, read, leaves, ties)
             if merged is not None:
                 self.remarks.hit(f"rounded {self.node.where} by a multiplication of each byte")
             return merged or "two multiplications are not right for all pairs"
         if len(cores) == 1:
-            return self._product(form, *cores.popitem(), wanted, e.dtype)
-        return sum_in_integers(form, cores, wanted, e.dtype) or "no multiplication is right for all pairs"
+            return self._product(form, *cores.popitem(), wanted, e.dtype, ties)
+        return sum_in_integers(form, cores, wanted, e.dtype, ties) or "no multiplication is right for all pairs"
 
     def _pair_as_tflite(self, e: ex.Convert, cores: Mapping[ex.Expr, Array], wanted: Array) -> ex.Expr | str:
         """A sum, difference or product of two bytes as TensorFlow Lite's kernel scales it."""
@@ -469,7 +470,9 @@ class _Work:
         ends = int(wanted.min()), int(wanted.max())
         return found if isinstance(found, str) else self._told(cut_off(found, *ends, e.dtype))
 
-    def _product(self, form: Form, core: ex.Expr, reach: Array, wanted: Array, dtype: DType) -> ex.Expr | str:
+    def _product(
+        self, form: Form, core: ex.Expr, reach: Array, wanted: Array, dtype: DType, ties: bool
+    ) -> ex.Expr | str:
         """A rounded product of two bytes: the multiplication of their product, tried on all pairs."""
         scale, offset, low, high = float(form.terms[core]), float(form.offset), int(wanted.min()), int(wanted.max())
 
@@ -481,7 +484,7 @@ class _Work:
         if isinstance(found, str):
             return found
         got = found[0].evaluate(reach)
-        if not right(got, wanted, reach * scale + offset):
+        if not right(got, wanted, reach * scale + offset, ties):
             return "no multiplication is right for all pairs"
         return self._printed(found[0], core, dtype, ())
 
