@@ -14,7 +14,7 @@ from mccompile.ir.scalar import Array
 from mccompile.ops.conv import Conv
 from mccompile.ops.matmul import MatMul
 from mccompile.passes.algebra.fold_affine import is_bias, rounded, unfit
-from mccompile.passes.analysis.absorption import FAR, ROUNDED, absorbs
+from mccompile.passes.analysis.absorption import FAR, ROUNDED, absorbs, shifted
 from mccompile.passes.analysis.contraction import contraction
 from mccompile.passes.manager import Remarks
 from mccompile.passes.rewrite.patterns import Any, Fail, Is, Match, Rule, apply_rules
@@ -64,7 +64,11 @@ def _check_pair(m: Match) -> Fail | None:
     inner = _bias(m, first)
     if inner is None or _bias(m, last) is None:
         return Fail("a bias is computed, or does not vary by channel alone")
-    if np.abs(inner).max(initial=0) > FAR:
+    weights, found = _weights(m, last), contraction(last)
+    assert weights is not None
+    assert found is not None
+    shift = inner.reshape(-1, *(1,) * (found.operand.rank - 1 - found.operand.axis))
+    if shifted(weights, found, shift) > FAR:
         return Fail("the first bias is so large that what it leaves would be rounded")
     if not m.r.is_private(first.result):
         return Fail("the result of the first is needed elsewhere")

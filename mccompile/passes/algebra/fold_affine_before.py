@@ -11,7 +11,7 @@ from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.scalar import Array
 from mccompile.ops.pad import Pad
 from mccompile.passes.algebra.fold_affine import Affine, affine_map, is_bias, loses_whole_numbers, rounded, unfit
-from mccompile.passes.analysis.absorption import FAR
+from mccompile.passes.analysis.absorption import FAR, shifted
 from mccompile.passes.analysis.analyses import Analyses
 from mccompile.passes.analysis.contraction import Contraction, contraction
 from mccompile.passes.analysis.quotients import summed
@@ -138,7 +138,8 @@ def _obstacle(
         found = contraction(reader.node)
         if affine.shift is None or not np.any(affine.shift != 0):
             continue
-        if np.max(np.abs(affine.shift) * scales.get(reader.node, 1.0)) > FAR:
+        weights, shift = reader.node.operands[1], affine.shift * scales.get(reader.node, 1.0)
+        if found is not None and weights is not None and shifted(r.graph.array(weights), found, shift) > FAR:
             return "the shift is so large that what it leaves would be rounded"
         if found is not None and found.scattered:
             return "the shift reaches each element of the result by other weights"

@@ -10,13 +10,14 @@ from __future__ import annotations
 import numpy as np
 
 from mccompile.ir.scalar import Array
+from mccompile.passes.analysis.contraction import Contraction
 
 LARGE = 2.0**20
 """From here on, numbers of f32 have three bits behind the point or none: what is added to them is rounded."""
 
 FAR = 2.0**7
-"""How much larger than what it leaves a shift may be, to be multiplied before it is added: the difference may then be
-wrong in the last seven of its 24 bits. The means of pixels, up to 124, are within this."""
+"""How much larger than what they leave the shifts of a sum's terms may be, together, to be multiplied before they are
+added: the difference may then be wrong in the last seven of its 24 bits."""
 
 ROUNDED = "a number is so large that what it is added to is rounded"
 
@@ -30,3 +31,14 @@ def absorbs(*parts: Array | None) -> bool:
     met = np.broadcast_arrays(*given)
     both = np.all([a != 0 for a in met], axis=0)
     return bool((both & (np.max(np.abs(met), axis=0) >= LARGE)).any())
+
+
+def shifted(weights: Array, found: Contraction, shift: Array) -> float:
+    """How large, in what a term is about without it, a shift of operand 0 makes the sums of a product, to be compared
+    with `FAR`: each of as many terms is rounded, so 64 that are shifted by 20 count as one by 160, not by 20."""
+    factor = found.operand.factor(shift)
+    if factor is None:
+        return 0.0
+    terms = np.where(weights != 0, factor, 0.0)
+    axes = tuple(a for a in range(terms.ndim) if a != found.result.weights)
+    return float(np.sqrt(np.square(terms).sum(axes)).max(initial=0))
