@@ -74,6 +74,17 @@ def _outlying(rows: int, bits: int, block: int, zeros: bool = False) -> VariantC
     return VariantCase(f"outlying {rows} {bits} {block} {zeros}", "matmul_quantised.words", build)
 
 
+def _few_bits(rows: int, low: int, high: int) -> VariantCase:
+    """Weights from ``low`` to ``high`` of an odd number of rows, which are stored as bytes."""
+
+    def build(n: Net) -> Sequence[str]:
+        weights = n.rng.integers(low, high + 1, (BLOCK - 1, COLUMNS)).astype(np.int8)
+        real = n("DequantizeLinear", n.constant(weights), n.constant(np.float32(0.01)))
+        return [n("MatMul", n.input(rows, BLOCK - 1), real)]
+
+    return VariantCase(f"bits {rows} {low} {high}", "matmul_quantised.words", build)
+
+
 def _in_bytes(whole: Array, few: int) -> Array:
     """Whole numbers, so ``few`` to a byte, the first lowest."""
     by_byte = whole.reshape(*whole.shape[:-1], -1, few).astype(np.uint8)
@@ -139,6 +150,23 @@ def test_outliers_that_meet_the_zero_point_add_nothing(target: str, tmp_path: Pa
             for number, operand in enumerate((plain, few)):
                 operand[:, OUTLYING] = np.float32(outlier) * np.float32([1, -1, 0.7])
                 _is_near(forced, ours, operand, f"{case.name}, outliers of {outlier}, operand {number}")
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_few_bits_in_bytes_leave_sums_their_digits(target: str, tmp_path: Path) -> None:
+    """What is taken off sums is no larger than these are: results are as near as a sum of floats."""
+    needs_target(target)
+    cases = [_few_bits(rows, *ends) for rows in (1, 3) for ends in ((-7, 7), (5, 9), (-128, 127), (0, 0))]
+    forced = library(cases, target, tmp_path / "forced", flags=["-O1"])
+    rng = np.random.default_rng(9)
+    for case, ours in zip(cases, forced.built, strict=True):
+        assert case.kernel in kernels_of(ours)
+        graph = ours.compilation.graph
+        operand = (60 + rng.normal(size=graph.inputs[0].shape)).astype(np.float32)
+        inputs = {graph.inputs[0].name: operand}
+        (got,), (want,) = forced.run(ours, inputs), graph.evaluate(inputs, wide=True).values()
+        largest = 0.01 * np.abs(operand).sum() * max(map(abs, map(int, case.name.split()[-2:])))
+        np.testing.assert_allclose(got, want, rtol=0, atol=1e-6 * largest, err_msg=case.name)
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -280,6 +280,10 @@ class MatMulQuantisedWords(Variant):
         if isinstance(views, str):
             raise InternalError(views)
         left, result, *extras = views
+        if op.bits == 8 and not tile.dot:
+            least = _least(w, b)
+            shifts = least != op.zero or node.operands[3] is not None
+            tile = replace(tile, least=least, outliers=tile.outliers if shifts else 0)
         words = Words(tile.width, tile.lanes, op.bits, tile.least, tile.block, bool(tile.dot) and op.bits == 4)
         parts = Repeated(tile.width, tile.lanes, -(-min(op.block, w.shape[0]) // tile.block), tile.blocks(w.shape[0]))
         scale, zero = parameters
@@ -297,6 +301,14 @@ class MatMulQuantisedWords(Variant):
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:
         return lines_broken(before, after, reads=False)
+
+
+def _least(w: Value, b: Builder) -> int:
+    """The least of all weights: those of 4 bits that are stored as bytes would, less -128, be far from their zero
+    point, and so would sums be from what is left of them."""
+    weights = b.seen(w, AsTheyAre()).buffer.data
+    assert weights is not None
+    return int(weights.min())
 
 
 def _scales(node: Node, tile: WordTile, parts: Repeated, b: Builder) -> Repeated | Scales:
