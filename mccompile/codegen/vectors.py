@@ -19,6 +19,7 @@ from mccompile.ir.types import DTYPES, F32, DType
 from mccompile.ir.vector import V, is_direct, is_lane
 from mccompile.ir.views import View
 from mccompile.kernels.model.lanes import no_vectors, vector_cycles, vector_form
+from mccompile.kernels.model.prefetch import lines_asked
 from mccompile.kernels.model.tiles import Segment, descending, fits, narrow, segments
 from mccompile.targets.machine import Capability, Machine
 from mccompile.targets.target import Target
@@ -83,6 +84,19 @@ class Vectors:
         """How many vectors of an expression one turn of a loop takes: few of what is long."""
         return 2 if vector_cycles([body], self.machine.vector_bytes) > 8 else 4
 
+    @staticmethod
+    def lines_asked(lines: int, tiles: int) -> int:
+        """As `mccompile.kernels.model.prefetch.lines_asked`."""
+        return lines_asked(lines, tiles)
+
+    @property
+    def long_epilogue(self) -> bool:
+        """Whether what becomes of several vectors of sums takes more registers than there are, on targets whose
+        multiply-adds overwrite what they add to: of each step of a polynomial they need a copy."""
+        body = dict(self.context.call.post).get(0)
+        overwrites = Capability.A64 in self.target.capabilities
+        return overwrites and body is not None and vector_cycles([body], self.machine.vector_bytes) > 4
+
     def holds_twice(self, rows: int, vectors: int) -> bool:
         """Whether registers hold two sums for each element of a tile while its products are added up."""
         return fits(rows, vectors, self.target, spare=rows * vectors)
@@ -96,6 +110,14 @@ class Vectors:
         """How many neighbours come by one load where a product may take one of them for all lanes of a vector; 0
         where none may. It is written out for each, which takes code."""
         return 4 if Capability.LANES in self.target.capabilities and not self.target.compact else 0
+
+    def loaded_together(self, count: int) -> list[int]:
+        """Of ``count`` vectors of weights, operand 1, one behind the other, how many each load has: up to four where
+        one instruction loads so many and moves a pointer behind them; none where two pairs are as good."""
+        most = self.machine.vectors_loaded
+        if count < 3 or most == 1 or self.context.widened(1):
+            return []
+        return [min(most, count - first) for first in range(0, count, most)]
 
     @staticmethod
     def varying(views: Sequence[BoundView], *coordinates: str) -> list[str]:

@@ -9,7 +9,7 @@ TARGET = Target(
     name="aarch64",
     summary="ARMv8-A, NEON (Cortex-A53 and later)",
     # Multiply-adds and loads of four pipes; a Cortex-A53 has a fourth of both: the same tiles are best.
-    machine=Machine(vector_bytes=16, registers=32, l1=32 * 1024, l2=512 * 1024),
+    machine=Machine(vector_bytes=16, registers=32, vectors_loaded=4, l1=32 * 1024, l2=512 * 1024),
     capabilities=frozenset({Capability.FMA, Capability.F16_CONVERSION, Capability.LANES, Capability.A64}),
     broadcasts=0,  # scalars are lanes of vectors: gcc loads those of four steps at once
     align=16,

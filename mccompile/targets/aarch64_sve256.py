@@ -15,7 +15,7 @@ TARGET = replace(
     BASE,
     name="aarch64-sve256",
     summary="ARMv8.2-A, vectors of SVE of 256 bits (Neoverse V1)",
-    machine=replace(BASE.machine, vector_bytes=32, l1=64 * 1024, l2=1024 * 1024),
+    machine=replace(BASE.machine, vector_bytes=32, vectors_loaded=1, l1=64 * 1024, l2=1024 * 1024),
     capabilities=frozenset({Capability.FMA, Capability.F16_CONVERSION, Capability.LANES}),
     align=32,
     flags=("-march=armv8.2-a+sve", "-msve-vector-bits=256"),

@@ -57,6 +57,7 @@ class Machine:
         slow_fma: a product and a sum in one instruction take longer than in two; those are two, then.
         latency: cycles from one multiply-add to the next on the same accumulator.
         loads: of vectors, per cycle, of at most ``load_bytes`` each.
+        vectors_loaded: vectors one behind the other that one instruction loads.
         followed: loads of one loop that hardware follows, and fetches ahead of; 0: any number.
         line: bytes of a cache line.
         way: bytes between lines that meet in one set of the first cache.
@@ -77,6 +78,7 @@ class Machine:
     latency: int = 4
     loads: float = 2
     load_bytes: int = 32
+    vectors_loaded: int = 1
     followed: int = 0
     line: int = 64
     way: int = 4096

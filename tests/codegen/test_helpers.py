@@ -19,7 +19,7 @@ OF_MATH = {"INFINITY", "NAN", *LIBM, *(f"{name}f" for name in LIBM)}
 INSTRUCTIONS = {
     "immintrin.h": r"_mm\d*_\w+|__m\d+\w*|__mmask\d+",
     "arm_acle.h": r"__(smla\w+|[su]xtb16|[su]sat)",
-    "arm_neon.h": r"v\w+_[fsu]\d+|(float|u?int)\d+x\d+_t",
+    "arm_neon.h": r"v\w+_[fsu]\d+(_x\d)?|(float|u?int)\d+x\d+(x\d)?_t",
     "arm_sve.h": r"sv\w+_[bf]32|svfloat32_t",
     "wasm_simd128.h": r"wasm_[fiv]\d+\w*|v128_t",
 }

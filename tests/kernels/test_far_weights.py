@@ -20,9 +20,9 @@ from tests.support.compiled import keep_layouts, store_channels_last
 SAME = [1] * 4
 
 
-def _text(case: VariantCase, folder: Path) -> str:
+def _text(case: VariantCase, folder: Path, target: str = "x86-64-v4") -> str:
     (folder / "net.onnx").write_bytes(case.model().SerializeToString())
-    c = import_graph(folder / "net.onnx", Options(target="x86-64-v4", kernels=case.force))
+    c = import_graph(folder / "net.onnx", Options(target=target, kernels=case.force))
     (store_channels_last if case.channels_last else keep_layouts)(c)
     return "".join(data.decode() for name, data in source_files(compile_program(c)).items() if name.endswith(".c"))
 
@@ -43,6 +43,28 @@ def _text(case: VariantCase, folder: Path) -> str:
 def test_far_weights_are_asked_for(case: VariantCase, early: bool, tmp_path: Path) -> None:
     """By tiles of several rows: one row alone waits for nothing but memory."""
     assert ("MCC_PREFETCH_AHEAD(w" in _text(case, tmp_path)) == early
+
+
+@pytest.mark.parametrize(
+    ("rows", "steps", "asked"),
+    [
+        (4, 512, ["8192", "8256", "8320", "8384"]),
+        (8, 512, ["ahead", "ahead + 64"]),
+        (16, 512, ["ahead"]),
+        (128, 128, []),
+        (16, 64, []),
+    ],
+)
+def test_tiles_of_rows_share_what_they_ask_for(
+    rows: int, steps: int, asked: list[str], tmp_path: Path
+) -> None:
+    """Where it takes instructions of their own: each turn of one tile asks for all lines that it reads, one of
+    several tiles for its share of those of the next columns; many hide the wait of the first."""
+    text = _text(matmul((rows, steps), 512), tmp_path, "aarch64")
+    assert re.findall(r"MCC_PREFETCH_AHEAD\(w, (.*)\);", text) == asked
+    tiles = {"ahead": 4, "ahead + 64": 2}.get(asked[-1]) if asked else None
+    far = [f"{steps * 16 * 4} + ((m / 4) % {tiles}) * {64 * len(asked)}"] if tiles else []
+    assert re.findall(r"int32_t ahead = (.*);", text) == far
 
 
 @pytest.mark.parametrize(("rows", "bytes_ahead"), [(1, 3072), (16, 8192)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -78,12 +79,8 @@ COMPILERS = [
 ]
 
 
-def tile_functions(case: VariantCase, target: str, compiler: str, folder: Path) -> dict[str, tuple[int, int]]:
-    """(products, vector accesses to the stack among them) of each function that multiplies, by name.
-
-    What an epilogue spills once, behind the reduction, is not counted, nor are the constants of exponentials
-    between the products of attention.
-    """
+def machine_code(case: VariantCase, target: str, compiler: str, folder: Path) -> dict[str, str]:
+    """What objdump says of each function of a network, by name."""
     (folder / "tiles.onnx").write_bytes(case.model().SerializeToString())
     c = import_graph(folder / "tiles.onnx", Options(target=target, name="tiles", kernels=case.force))
     if case.channels_last:
@@ -97,13 +94,34 @@ def tile_functions(case: VariantCase, target: str, compiler: str, folder: Path) 
     subprocess.run(command, cwd=folder, check=True)
     command = [LISTINGS[target].objdump, "-d", "--no-show-raw-insn", "tiles.o"]
     listing = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout
+    return dict(re.findall(r"<([\w.]+)>:\n(.*?)(?=\n\n|\Z)", listing, re.DOTALL))
+
+
+def tile_functions(case: VariantCase, target: str, compiler: str, folder: Path) -> dict[str, tuple[int, int]]:
+    """(products, vector accesses to the stack among them) of each function that multiplies, by name.
+
+    What an epilogue spills once, behind the reduction, is not counted, nor are the constants of exponentials
+    between the products of attention.
+    """
     counts = {}
-    for name, body in re.findall(r"<([\w.]+)>:\n(.*?)(?=\n\n|\Z)", listing, re.DOTALL):
+    for name, body in machine_code(case, target, compiler, folder).items():
         products = [m.start() for m in re.finditer(LISTINGS[target].product, body)]
         if products and (case.kernel != "attention.vector" or re.search(r"_\d+x\d+$", name)):
             loop = body[products[0] : products[-1]]
             counts[name] = (len(products), len(re.findall(LISTINGS[target].stack, loop)))
     return counts
+
+
+def loops(body: str) -> list[list[str]]:
+    """The instructions of each loop of a function that has no other in it."""
+    lines = [(int(at, 16), text) for at, text in re.findall(r"^ *([0-9a-f]+):\t(.*)$", body, re.MULTILINE)]
+    spans = []
+    for at, text in lines:
+        branch = re.match(r"b\.\w+\s+([0-9a-f]+) <", text)
+        if branch and int(branch[1], 16) <= at:
+            spans.append((int(branch[1], 16), at))
+    inner = [(b, e) for b, e in spans if not any(b <= o and u < e for o, u in spans)]
+    return [[text for at, text in lines if begin <= at <= end] for begin, end in inner]
 
 
 @pytest.mark.parametrize(("target", "compiler"), COMPILERS)
@@ -121,3 +139,39 @@ def test_accumulators_stay_in_registers(case: VariantCase, target: str, compiler
 def test_every_vector_target_is_looked_at() -> None:
     assert set(LISTINGS) == {*WIDE, *NARROW}
     assert all(resolve(name).triple in listing.tools for name, listing in LISTINGS.items())
+
+
+@pytest.mark.parametrize(
+    ("case", "products", "others"),
+    [
+        (matmul((20, 512), 96), 80, {"ldr": 5, "ld1": 4, "prfm": 1}),
+        (matmul((5, 640), 96), 80, {"ldr": 5, "ld1": 4, "prfm": 4}),
+        (matmul((1, 640), 96), 32, {"ldr": 1, "ld1": 8}),
+    ],
+)
+def test_a_step_takes_few_instructions_on_arm(
+    case: VariantCase, products: int, others: dict[str, int], tmp_path: Path
+) -> None:
+    """A load brings four elements of a row, or four vectors of weights, and moves its pointer."""
+    code = machine_code(case, "aarch64", needs_tool("aarch64-linux-gnu-gcc"), tmp_path)
+    turns = [Counter(i.split()[0] for i in loop) for body in code.values() for loop in loops(body)]
+    assert {"fmla": products, **others, "cmp": 1, "b.ne": 1} in turns
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        matmul((20, 64), 96, "swish"),
+        variable((2, 28, 64), (2, 64, 96), "swish"),
+        channels((1, 64, 14, 20), 96, (3, 3), "swish"),
+    ],
+    ids=lambda c: c.name,
+)
+def test_long_epilogues_do_not_spill_on_arm(case: VariantCase, tmp_path: Path) -> None:
+    """Sums are stored once and loaded once: rows are a loop over them."""
+    code = machine_code(case, "aarch64", needs_tool("aarch64-linux-gnu-gcc"), tmp_path)
+    tiles = {name: body for name, body in code.items() if re.search(LISTINGS["aarch64"].product, body)}
+    for name, body in tiles.items():
+        spills = re.findall(LISTINGS["aarch64"].stack, body)
+        assert len(spills) < 30, f"{name}: {len(spills)} accesses to the stack"
+    assert any("fdiv" in instruction for body in tiles.values() for loop in loops(body) for instruction in loop)

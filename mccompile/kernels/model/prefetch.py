@@ -25,6 +25,10 @@ place until it comes: ways from memory are left to hardware, and lines are fetch
 rounded, 84 % of the bandwidth became 99 % with 8 bits, 90 % became 96 % with 4; of 20 MiB in the last cache, which
 others used too, 4 bits got 80 % by 1 KiB and all of it by 3 KiB (Zen 3). One row by 32 MiB of bf16 took 0.65 of the
 time that it took by `AHEAD`, by 160 MiB 0.92 (Zen 4)."""
+ENOUGH_TILES = 20
+"""Tiles of rows by the same weights whose work hides that the first waits for these. On 64-bit Arm a tile takes 16
+turns for a page of weights, and to ask in each is half a cycle: 8 cycles of each tile, where the first one waits some
+150 for what hardware does not fetch ahead of."""
 ENOUGH_STEPS = 48
 """Steps of a sum that hide the way of a line from behind the second cache."""
 
@@ -47,6 +51,17 @@ def weights_ahead(weights: int, machine: Machine, streamed: int = 0) -> int:
     """How early ``weights`` elements are asked for, of ``streamed`` bits each where few rows use them up; 0 where a
     quarter of the second cache holds them, or none is."""
     return STREAM_AHEAD.get(streamed, AHEAD) if 4 * weights > machine.l2 // 4 > 0 else 0
+
+
+def lines_asked(lines: int, tiles: int) -> int:
+    """Of ``lines`` of weights that a turn of a loop reads, how many it asks for where ``tiles`` of rows read the
+    same, one after the other: its share of as many that the tiles of the next columns read; 0 of what they need not
+    wait for.
+
+    >>> [lines_asked(4, tiles) for tiles in (1, 2, 3, 8, 30)]
+    [4, 2, 2, 1, 0]
+    """
+    return -(-lines // tiles) if tiles < ENOUGH_TILES else 0
 
 
 def _nbytes(view: View) -> int:

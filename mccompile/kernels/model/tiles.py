@@ -331,6 +331,13 @@ def packed_columns(extent: int, width: int, lanes: int) -> list[tuple[int, float
     return [((s.stop - s.start) // s.size, pitch(s.size, lanes) / lanes) for s in segments(extent, width)]
 
 
+def vector_counts(width: int, target: Target) -> list[int]:
+    """Vectors that a row of a tile may have of ``width`` packed weights: no few left over where several come by one
+    load."""
+    together = target.machine.vectors_loaded
+    return [n for n in range(1, min(-(-width // target.lanes), MAX_VECTORS) + 1) if n < together or n % together == 0]
+
+
 def best_tile(extent: int, width: int, steps: int, target: Target, packed: bool = False) -> tuple[float, Tile]:
     """The first of `ranked_tiles`."""
     return ranked_tiles(extent, width, steps, target, packed)[0]
@@ -348,9 +355,10 @@ def ranked_tiles(
     lanes = target.lanes
     apart = 4 * steps if packed else 0
     cut = packed_columns if packed else columns
+    counts = vector_counts(width, target) if packed else range(1, min(-(-width // lanes), MAX_VECTORS) + 1)
     found = []
     for rows in range(1, min(extent, MAX_ROWS) + 1):
-        for vectors in range(1, min(-(-width // lanes), MAX_VECTORS) + 1):
+        for vectors in counts:
             if fits(rows, vectors, target):
                 parts = cut(width, vectors * lanes, lanes)
                 cycles = tile_cycles(segments(extent, rows), parts, steps, target.machine, apart=apart)
