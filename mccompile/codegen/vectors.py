@@ -86,7 +86,8 @@ class Vectors:
 
     @staticmethod
     def lines_asked(lines: int, tiles: int) -> int:
-        """As `mccompile.kernels.model.prefetch.lines_asked`."""
+        """Of ``lines`` of weights that a turn reads, how many it asks for where ``tiles`` of rows read the same one
+        after the other."""
         return lines_asked(lines, tiles)
 
     @property
