@@ -326,8 +326,11 @@ class _Keeper:
         graph, names = inner
         conditional = False
         if course.next:
-            going = names[course.next]
-            endless = going in graph.constants and bool(graph.array(require_tensor(n.node, "", going)).reshape(-1)[0])
+            going = require_tensor(n.node, "", names[course.next])
+            known = going in graph.constants
+            if known and going.type.count != 1:
+                raise n.error(f"the condition that its body gives is {going.type}, but it may only be one element")
+            endless = known and bool(graph.array(going).reshape(-1)[0])
             conditional = course.going is not None or not endless
             self._set_condition(graph, conditional)
         lead = 1 if conditional else 0

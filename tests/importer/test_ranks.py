@@ -23,11 +23,11 @@ def _model(op: str, shapes: list[tuple[int, ...]], domain: str = "", **attrs: ob
     return helper.make_model(helper.make_graph([node], "g", inputs, [output]), opset_imports=opsets, ir_version=10)
 
 
-def _refused(model: ModelProto, folder: Path) -> str:
+def _refused(model: ModelProto, folder: Path, options: Options | None = None) -> str:
     path = folder / "m.onnx"
     path.write_bytes(model.SerializeToString())
     with pytest.raises(CompileError) as e:
-        import_graph(path, Options())
+        import_graph(path, options or Options())
     return str(e.value)
 
 
@@ -69,6 +69,23 @@ def test_a_condition_is_one_bool(tmp_path: Path) -> None:
     model.graph.input.pop()
     model.graph.initializer.append(helper.make_tensor("many", TensorProto.BOOL, (0,), np.zeros(0, bool)))
     assert "is bool[0], but it may only be one" in _refused(model, tmp_path)
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_a_condition_of_a_loop_is_one_bool(count: int, tmp_path: Path) -> None:
+    """Also one that the body gives as a constant."""
+    ports = {name: helper.make_tensor_value_info(name, TensorProto.FLOAT, (3,)) for name in ("x", "out")}
+    turn = helper.make_tensor_value_info("turn", TensorProto.INT64, ())
+    going = helper.make_tensor_value_info("going", TensorProto.BOOL, ())
+    often = helper.make_tensor("often", TensorProto.BOOL, (count,), np.ones(count, bool))
+    goes = helper.make_tensor_value_info("often", TensorProto.BOOL, None)
+    body = helper.make_graph(
+        [helper.make_node("Neg", ["x"], ["out"])], "body", [turn, going, ports["x"]], [goes, ports["out"]], [often]
+    )
+    model = _model("Loop", [(3,)], body=body)
+    model.graph.node[0].input[:] = ["trips", "", "x0"]
+    model.graph.input.append(helper.make_tensor_value_info("trips", TensorProto.INT64, ()))
+    assert f"bool[{count}], but it may only be one" in _refused(model, tmp_path, Options(bounds={"Loop_0": 5}))
 
 
 def test_what_onnxruntimes_operators_take_is_known() -> None:
