@@ -282,8 +282,7 @@ class MatMulQuantisedWords(Variant):
         left, result, *extras = views
         if op.bits == 8 and not tile.dot:
             least = _least(w, b)
-            shifts = least != op.zero or node.operands[3] is not None
-            tile = replace(tile, least=least, outliers=tile.outliers if shifts else 0)
+            tile = replace(tile, least=least, outliers=tile.outliers if _shifts(node, least) else 0)
         words = Words(tile.width, tile.lanes, op.bits, tile.least, tile.block, bool(tile.dot) and op.bits == 4)
         parts = Repeated(tile.width, tile.lanes, -(-min(op.block, w.shape[0]) // tile.block), tile.blocks(w.shape[0]))
         scale, zero = parameters
@@ -342,12 +341,18 @@ def _tile(node: Node, rows: int, block: int, target: Target) -> WordTile:
     tile = WordTile(
         min(rows, MOST_ROWS), vectors, target.lanes, min(rows, CHUNK), block, least, dot, digits, held, ahead=ahead
     )
-    shifts = node.operands[3] is not None or op.zero != least
-    if op.rounds or not (dot or shifts):
+    if op.rounds or not (dot or _shifts(node, least)):
         return tile
     parts = tile.parts(w.shape[0], block)
     outliers = sum(most_outliers(p.size) * ((p.stop - p.start) // p.size) for p in parts)
     return replace(tile, outliers=outliers)
+
+
+def _shifts(node: Node, least: int) -> bool:
+    """Whether zero points are taken off sums of weights less ``least``."""
+    op = node.op
+    assert isinstance(op, MatMulQuantised)
+    return node.operands[3] is not None or op.zero != least
 
 
 def _dot(bits: int, target: Target) -> str:

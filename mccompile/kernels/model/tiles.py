@@ -331,11 +331,14 @@ def packed_columns(extent: int, width: int, lanes: int) -> list[tuple[int, float
     return [((s.stop - s.start) // s.size, pitch(s.size, lanes) / lanes) for s in segments(extent, width)]
 
 
-def vector_counts(width: int, target: Target) -> list[int]:
-    """Vectors that a row of a tile may have of ``width`` packed weights: no few left over where several come by one
-    load."""
-    together = target.machine.vectors_loaded
-    return [n for n in range(1, min(-(-width // target.lanes), MAX_VECTORS) + 1) if n < together or n % together == 0]
+def vector_counts(width: int, lanes: int, together: int = 1) -> list[int]:
+    """Vectors that a row of a tile may have of ``width`` floats: no few left over where one load brings ``together``.
+
+    >>> vector_counts(96, 4, together=4)
+    [1, 2, 3, 4, 8]
+    """
+    most = min(-(-width // lanes), MAX_VECTORS)
+    return [n for n in range(1, most + 1) if n < together or n % together == 0]
 
 
 def best_tile(extent: int, width: int, steps: int, target: Target, packed: bool = False) -> tuple[float, Tile]:
@@ -355,7 +358,7 @@ def ranked_tiles(
     lanes = target.lanes
     apart = 4 * steps if packed else 0
     cut = packed_columns if packed else columns
-    counts = vector_counts(width, target) if packed else range(1, min(-(-width // lanes), MAX_VECTORS) + 1)
+    counts = vector_counts(width, lanes, target.machine.vectors_loaded if packed else 1)
     found = []
     for rows in range(1, min(extent, MAX_ROWS) + 1):
         for vectors in counts:

@@ -139,9 +139,11 @@ def _obstacle(
         if affine.shift is None or not np.any(affine.shift != 0):
             continue
         weights, shift = reader.node.operands[1], affine.shift * scales.get(reader.node, 1.0)
-        if found is not None and weights is not None and shifted(r.graph.array(weights), found, shift) > FAR:
+        assert found is not None
+        assert weights is not None
+        if shifted(r.graph.array(weights), found, shift) > FAR:
             return "the shift is so large that what it leaves would be rounded"
-        if found is not None and found.scattered:
+        if found.scattered:
             return "the shift reaches each element of the result by other weights"
         if reader.padded:
             return "zero padding comes between the shift and a convolution"

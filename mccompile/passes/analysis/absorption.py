@@ -37,8 +37,7 @@ def shifted(weights: Array, found: Contraction, shift: Array) -> float:
     """How large, in what a term is about without it, a shift of operand 0 makes the sums of a product, to be compared
     with `FAR`: each of as many terms is rounded, so 64 that are shifted by 20 count as one by 160, not by 20."""
     factor = found.operand.factor(shift)
-    if factor is None:
-        return 0.0
+    assert factor is not None
     terms = np.where(weights != 0, factor, 0.0)
     axes = tuple(a for a in range(terms.ndim) if a != found.result.weights)
     return float(np.sqrt(np.square(terms).sum(axes)).max(initial=0))

@@ -318,7 +318,7 @@ class _Work:
 
     def _in_floats(self, e: ex.Convert, core: ex.Expr, form: Form, f: Steps, shape: tuple[int, ...]) -> ex.Expr | str:
         """One product, rounded and cut off: what engines make of scales that are merged at compile time."""
-        if e.operand.dtype != F32 or not self._rounded_last(e.operand):
+        if e.operand.dtype != F32 or not f.ties:
             return "it is not rounded to a whole number in f32"
         (scale,) = form.terms.values()
         most = float(np.finfo(np.float32).max)
