@@ -74,15 +74,16 @@ def _outlying(rows: int, bits: int, block: int, zeros: bool = False) -> VariantC
     return VariantCase(f"outlying {rows} {bits} {block} {zeros}", "matmul_quantised.words", build)
 
 
-def _few_bits(rows: int, low: int, high: int) -> VariantCase:
-    """Weights from ``low`` to ``high`` of an odd number of rows, which are stored as bytes."""
+def _few_bits(rows: int, low: int, high: int, zero: int = 0) -> VariantCase:
+    """Weights from ``low`` to ``high`` of an odd number of rows, which are stored as bytes, around a zero point."""
+    dtype = np.uint8 if high > 127 else np.int8
 
     def build(n: Net) -> Sequence[str]:
-        weights = n.rng.integers(low, high + 1, (BLOCK - 1, COLUMNS)).astype(np.int8)
-        real = n("DequantizeLinear", n.constant(weights), n.constant(np.float32(0.01)))
+        weights = n.rng.integers(low, high + 1, (BLOCK - 1, COLUMNS)).astype(dtype)
+        real = n("DequantizeLinear", n.constant(weights), n.constant(np.float32(0.01)), n.constant(dtype(zero)))
         return [n("MatMul", n.input(rows, BLOCK - 1), real)]
 
-    return VariantCase(f"bits {rows} {low} {high}", "matmul_quantised.words", build)
+    return VariantCase(f"bits {rows} {low} {high} {zero}", "matmul_quantised.words", build)
 
 
 def _in_bytes(whole: Array, few: int) -> Array:
@@ -156,17 +157,18 @@ def test_outliers_that_meet_the_zero_point_add_nothing(target: str, tmp_path: Pa
 def test_few_bits_in_bytes_leave_sums_their_digits(target: str, tmp_path: Path) -> None:
     """What is taken off sums is no larger than these are: results are as near as a sum of floats."""
     needs_target(target)
-    forms = [(rows, *ends) for rows in (1, 3) for ends in ((-7, 7), (5, 9), (-128, 127), (0, 0))]
+    signed = [(-7, 7, 0), (5, 9, 0), (-128, 127, 0), (0, 0, 0), (-100, 100, 9), (-100, 100, -128)]
+    forms = [(rows, *numbers) for rows in (1, 3) for numbers in [*signed, (2, 255, 0), (3, 255, 1)]]
     cases = [_few_bits(*form) for form in forms]
     forced = library(cases, target, tmp_path / "forced", flags=["-O1"])
     rng = np.random.default_rng(9)
-    for (_, low, high), case, ours in zip(forms, cases, forced.built, strict=True):
+    for (_, low, high, zero), case, ours in zip(forms, cases, forced.built, strict=True):
         assert case.kernel in kernels_of(ours)
         graph = ours.compilation.graph
         operand = (60 + rng.normal(size=graph.inputs[0].shape)).astype(np.float32)
         inputs = {graph.inputs[0].name: operand}
         (got,), (want,) = forced.run(ours, inputs), graph.evaluate(inputs, wide=True).values()
-        largest = 0.01 * np.abs(operand).sum() * max(-low, high)
+        largest = 0.01 * np.abs(operand).sum() * max(zero - low, high - zero)
         np.testing.assert_allclose(got, want, rtol=0, atol=1e-6 * largest, err_msg=case.name)
 
 

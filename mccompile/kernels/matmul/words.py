@@ -280,7 +280,7 @@ class MatMulQuantisedWords(Variant):
         if isinstance(views, str):
             raise InternalError(views)
         left, result, *extras = views
-        if op.bits == 8 and not tile.dot:
+        if op.bits == 8 and not tile.dot and _shifts(node, tile.least):
             least = _least(w, b)
             tile = replace(tile, least=least, outliers=tile.outliers if _shifts(node, least) else 0)
         words = Words(tile.width, tile.lanes, op.bits, tile.least, tile.block, bool(tile.dot) and op.bits == 4)
@@ -304,7 +304,7 @@ class MatMulQuantisedWords(Variant):
 
 def _least(w: Value, b: Builder) -> int:
     """The least of all weights: those of 4 bits that are stored as bytes would, less -128, be far from their zero
-    point, and so would sums be from what is left of them."""
+    point, and so would sums be from what is left of them. It is asked for where zero points are taken off anyway."""
     weights = b.seen(w, AsTheyAre()).buffer.data
     assert weights is not None
     return int(weights.min())
