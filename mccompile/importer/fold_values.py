@@ -1,7 +1,7 @@
 """What a node makes of arrays: by our own operators, and by ONNX's reference implementation what they do not know.
 
 The reference comes second because it is wrong in corners that networks reach: LpNormalization along one axis, padding
-of ConvTranspose, GlobalMaxPool of long windows, GatherElements beyond 32 places, second directions of LSTM.
+of ConvTranspose, GlobalMaxPool of long windows, second directions of LSTM.
 """
 
 from __future__ import annotations

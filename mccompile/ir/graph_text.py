@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -139,12 +140,26 @@ def _require_kind(shown: str, value: Any, kind: str) -> None:
         raise ValueError(f"{shown} is no text, such as 'a'")
     if kind in ("int", "float", "bool") and isinstance(value, tuple | str):
         raise ValueError(f"{shown} is no number")
-    if kind in ("int", "tuple[int, ...]"):
-        numbers = value if isinstance(value, tuple) else (value,)
+    words = set(re.findall(r"\w+", kind)) - {"tuple"}
+    if kind.startswith("tuple[tuple[") and not all(isinstance(v, tuple) for v in value):
+        raise ValueError(f"{shown} is no list of lists, such as ((1,), (2,))")
+    if words == {"str"} and not all(isinstance(v, str) for v in _leaves(value)):
+        raise ValueError(f"{shown} is no list of texts, such as ('a',)")
+    if words == {"int"}:
+        numbers = list(_leaves(value))
         if not all(isinstance(v, int) for v in numbers):
             raise ValueError(f"{shown} is not whole")
         if not all(isinstance(v, Dim) or -(2**63) <= v < 2**63 for v in numbers):
             raise ValueError(f"{shown} is no number of 64 bits")
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    """What lists of lists hold."""
+    if not isinstance(value, tuple):
+        yield value
+        return
+    for item in value:
+        yield from _leaves(item)
 
 
 def _operand_dtype(types: list[TensorType | None], index: int) -> DType:

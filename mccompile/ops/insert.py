@@ -25,7 +25,7 @@ class Insert(Op):
 
     name = "insert"
 
-    maps: Maps
+    maps: tuple[tuple[int, ...], ...]
 
     @property
     def hands_on(self) -> bool:

@@ -23,7 +23,7 @@ class Take(Movement):
     name = "take"
 
     shape: tuple[int, ...]
-    maps: Maps
+    maps: tuple[tuple[int, ...], ...]
 
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
         (x,) = types

@@ -98,6 +98,13 @@ CASES: dict[str, tuple[list[onnx.NodeProto], dict[str, Any]]] = {
         _added(N("Gather", ["c", "i"], ["a"])),
         {"c": np.ones((2, 1 << 16), np.float32), "i": np.zeros(1 << 16, np.int64)},
     ),
+    "an index of GatherElements": (
+        _added(N("GatherElements", ["c", "i"], ["a"])), {"i": LONG, "c": np.ones(4, np.float32)}
+    ),
+    "an index of extents": (
+        [N("GatherElements", ["c", "i"], ["s"]), N("Expand", ["x", "s"], ["y"])],
+        {"i": LONG, "c": np.arange(4)},
+    ),
     "ConvTranspose": (
         _added(N("ConvTranspose", ["c", "w"], ["a"], strides=[1 << 20, 1 << 20])),
         {"c": IMAGE, "w": np.ones((1, 1, 3, 3), np.float32)},

@@ -169,6 +169,25 @@ def test_random_damage(tmp_path: Path, kind: str) -> None:
     assert refused > 200
 
 
+@pytest.mark.parametrize(
+    ("maps", "word"),
+    [
+        ("((0, -1.01, 0), (0, 0, 1))", "is not whole"),
+        ("((0, 'a', 0), (0, 0, 1))", "is not whole"),
+        ("((0, 0, 0), (9223372036854775808, 0, 1))", "is no number of 64 bits"),
+        ("(0, 0, 1)", "is no list of lists"),
+        ("0", "is no list"),
+    ],
+)
+def test_what_lists_of_lists_hold(tmp_path: Path, maps: str, word: str) -> None:
+    text = "graph @g(%x: f32[2,2]) {\n  %y = take(%x) {shape=(1, 2), maps=MAPS} : f32[1,2]\n  return %y\n}\n"
+    load(tmp_path, text.replace("MAPS", "((0, 0, 0), (0, 0, 1))"))
+    with pytest.raises(CompileError) as caught:
+        load(tmp_path, text.replace("MAPS", maps))
+    assert caught.value.where.endswith("bad.mcir:2")
+    assert word in caught.value.rule
+
+
 def refusal(folder: Path, text: str) -> CompileError | None:
     try:
         load(folder, text)

@@ -103,6 +103,16 @@ def test_evaluate_failure_names_the_node() -> None:
     assert "float64[2, 3]" in str(caught.value)
 
 
+def test_places_of_gather_elements_are_inside() -> None:
+    data = np.arange(80, dtype=np.float32).reshape(40, 2)
+    of_lines = OnnxNode("GatherElements", ("a", "b"), ("y",))
+    assert evaluate_node(of_lines, [data, np.array([[39, 1], [-1, 0]])], NEW)[0].tolist() == [[78, 3], [78, 1]]
+    of_columns = OnnxNode("GatherElements", ("a", "b"), ("y",), attrs={"axis": -1})
+    assert evaluate_node(of_columns, [data, np.array([[1, 1, 0]])], NEW)[0].tolist() == [[1, 1, 0]]
+    with pytest.raises(CompileError, match="outside of an axis of extent 40"):  # the reference goes around 2^35 times
+        evaluate_node(of_lines, [data, np.array([[2**40, 0]])], NEW)
+
+
 def run_nodes(nodes: list[OnnxNode], values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     for node in nodes:
         captured = {k: v for k, v in values.items() if subgraphs(node)}
