@@ -13,7 +13,7 @@ from mccompile.ir.op import TypeRuleError
 from mccompile.ir.scalar import Array
 from mccompile.ops.conv import Conv
 from mccompile.ops.matmul import MatMul
-from mccompile.passes.algebra.fold_affine import is_bias, rounded, unfit
+from mccompile.passes.algebra.fold_affine import constant_bias, is_bias, rounded, unfit
 from mccompile.passes.analysis.absorption import FAR, ROUNDED, absorbs, shifted
 from mccompile.passes.analysis.contraction import contraction
 from mccompile.passes.manager import Remarks
@@ -45,12 +45,12 @@ def _bias(m: Match, node: Node) -> Array | None:
     channels = node.result.shape[axis]
     if not node.post:
         return np.zeros(channels)
-    if node.extras[0] not in m.r.graph.constants:
+    bias, rank = constant_bias(m.r.graph, node), len(node.result.shape)
+    if bias is None:
         return None
-    bias, rank = m.r.graph.array(node.extras[0]), len(node.result.shape)
     shape = (1,) * (rank - bias.ndim) + bias.shape
     alone = all(e == 1 for a, e in enumerate(shape) if a != axis)
-    return np.broadcast_to(bias.reshape(-1).astype(np.float64), (channels,)) if alone else None
+    return np.broadcast_to(bias.reshape(-1), (channels,)) if alone else None
 
 
 def _check_pair(m: Match) -> Fail | None:

@@ -115,13 +115,24 @@ def _is_scaled_alike(r: Rewriter, other: Node, scale: Array) -> bool:
 
 
 def is_bias(body: ex.Expr | None) -> bool:
-    """True for no epilogue, and for ``acc + x0``."""
+    """True for no epilogue, for ``acc + x0``, and for ``acc + number``, as a bias of one value is written."""
     match body:
         case None:
             return True
-        case ex.Apply(fn="add", operands=(ex.Var(index=ex.ACC), ex.Var(index=0))):
+        case ex.Apply(fn="add", operands=(ex.Var(index=ex.ACC), ex.Var(index=0) | ex.Num())):
             return True
     return False
+
+
+def constant_bias(graph: Graph, node: Node) -> Array | None:
+    """The bias of a node whose epilogue is a bias and no more, float64; None if there is none, or it is computed."""
+    body = node.post.get(0)
+    if not isinstance(body, ex.Apply) or not is_bias(body):
+        return None
+    term = body.operands[1]
+    if isinstance(term, ex.Num):
+        return np.asarray(term.value, dtype=np.float64)
+    return graph.array(node.extras[0]).astype(np.float64) if node.extras[0] in graph.constants else None
 
 
 # -- what a map does to its variable operand ---------------------------------------------------------------
@@ -214,10 +225,10 @@ def _moved_bias(graph: Graph, producer: Node, affine: Affine) -> Array | str | N
     cannot be moved."""
     total = affine.shift
     if producer.post:
-        bias = producer.extras[0]
-        if bias not in graph.constants:
+        bias = constant_bias(graph, producer)
+        if bias is None:
             return None
-        scaled = graph.array(bias).astype(np.float64) * (1 if affine.scale is None else affine.scale)
+        scaled = bias * (1 if affine.scale is None else affine.scale)
         if absorbs(scaled, total):
             return ROUNDED
         total = scaled if total is None else scaled + total

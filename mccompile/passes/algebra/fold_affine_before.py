@@ -10,7 +10,14 @@ from mccompile.ir.dims import bound
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.scalar import Array
 from mccompile.ops.pad import Pad
-from mccompile.passes.algebra.fold_affine import Affine, affine_map, is_bias, loses_whole_numbers, rounded, unfit
+from mccompile.passes.algebra.fold_affine import (
+    Affine,
+    affine_map,
+    constant_bias,
+    loses_whole_numbers,
+    rounded,
+    unfit,
+)
 from mccompile.passes.analysis.absorption import FAR, shifted
 from mccompile.passes.analysis.analyses import Analyses
 from mccompile.passes.analysis.contraction import Contraction, contraction
@@ -178,19 +185,14 @@ def _folded(graph: Graph, reader: Node, affine: Affine) -> tuple[Array | None, A
     moved, side = _times(weights, found, affine.shift), found.result
     total = moved.sum(tuple(a for a in range(moved.ndim) if a != side.weights))
     total = total.reshape(-1, *(1,) * (side.rank - 1 - side.axis))
-    if _has_constant_bias(graph, reader):
-        total = total + graph.array(reader.extras[0]).astype(np.float64)
-    return scaled, total
+    bias = constant_bias(graph, reader)
+    return scaled, total if bias is None else total + bias
 
 
 def _times(weights: Array, found: Contraction, part: Array) -> Array:
     factor = found.operand.factor(part)
     assert factor is not None
     return np.asarray(weights * factor)
-
-
-def _has_constant_bias(graph: Graph, reader: Node) -> bool:
-    return bool(reader.post) and is_bias(reader.post[0]) and reader.extras[0] in graph.constants
 
 
 def _placed(reader: Node, part: Array) -> Array | None:
@@ -206,7 +208,7 @@ def _rewrite(r: Rewriter, reader: Node, weights: Array | None, bias: Array | Non
     if weights is not None:
         operands[1] = r.graph.constant(f"{old.name}.scaled", rounded(weights, old.dtype))
     if bias is not None:
-        if _has_constant_bias(r.graph, reader):
+        if constant_bias(r.graph, reader) is not None:  # it is part of the new one
             extras, reader.post = [], {}
         moved = ex.apply("add", ex.acc(dtype), ex.var(len(extras), dtype))
         body = reader.post.get(0, ex.acc(dtype))
