@@ -84,7 +84,7 @@ NARROW_LEVELS: Mapping[str, tuple[str, ...]] = {"weights": ("O2", "O3", "Os"), "
 
 WIDE_RANGES = 0.15
 BOUNDS = (300, 2500, 100_000)
-"""How often an extent of a run is up to one of these."""
+"""How often an extent of a run is up to one of these; to the last where no board has to have room for it."""
 
 OF_WIDE = 4
 """How many times as often networks that fill wide vectors are compiled so, and how many times as much --ram has."""
@@ -204,7 +204,7 @@ def setting_of(seed: str, net: Family, emulated: bool = False, wide: bool = Fals
     state = _state(r, net) if r.random() < 0.7 and not emulated else {}
     options |= {} if emulated else forms_of(seed, net)
     further = Further() if emulated else further_of(seed, net, state)
-    dims, second, limits = (dims, second, {}) if net.grows(state) else _wide_ranges(seed, dims, second)
+    dims, second, limits = (dims, second, {}) if net.grows(state) else _wide_ranges(seed, dims, second, emulated)
     made = Setting(target, r.choice(LEVELS), compiler, flags, dims, options | limits, state, second, further=further)
     if net.grows(state):  # neither several fixed extents nor an emulator
         flags = ("-O1",) if made.sanitized or compiler == QUICK else flags
@@ -212,15 +212,16 @@ def setting_of(seed: str, net: Family, emulated: bool = False, wide: bool = Fals
     return _possible(made if emulated else _several(made, r), r)
 
 
-def _wide_ranges(seed: str, dims: str, second: str) -> tuple[str, str, dict[str, Any]]:
+def _wide_ranges(seed: str, dims: str, second: str, emulated: bool) -> tuple[str, str, dict[str, Any]]:
     """Seldom extents of up to thousands, of which none runs: kernels are others, and so is what is known of numbers.
     Tensors are not to be larger than a program should fill before each run."""
     r = random.Random(f"range {seed}")
     ranges = [said for said in (dims, second) if ".." in said]
     if not ranges or r.random() > WIDE_RANGES:
         return dims, second, {}
+    most = BOUNDS[-2 if emulated else -1]
     dims, second = (
-        f"{said.split('..')[0]}..{r.choice(BOUNDS)}" if ".." in said else said for said in (dims, second)
+        f"{said.split('..')[0]}..{min(r.choice(BOUNDS), most)}" if ".." in said else said for said in (dims, second)
     )
     return dims, second, {"limits": {"tensor-elements": 1 << 22}}
 
