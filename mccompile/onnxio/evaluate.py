@@ -15,6 +15,7 @@ import onnx.shape_inference
 from onnx import helper, numpy_helper
 
 from mccompile.ir.errors import CompileError
+from mccompile.ir.indices import checked, grid_along
 from mccompile.ir.scan import reason as in_our_words
 from mccompile.onnxio.dtypes import dtype_name, dtype_of_array, numpy_dtype
 from mccompile.onnxio.model import OnnxModel, OnnxNode, OnnxValue, node_label
@@ -70,7 +71,8 @@ def evaluate_node(
         ]
     except Exception as error:
         shapes = ", ".join("absent" if a is None else f"{a.dtype}{list(a.shape)}" for a in inputs)
-        reason = broken_rule(node, inputs, opset) or f"{type(error).__name__}: {in_our_words(_first(error))}"
+        kind = "" if isinstance(error, CompileError) else f"{type(error).__name__}: "
+        reason = broken_rule(node, inputs, opset) or f"{kind}{in_our_words(_first(error))}"
         raise CompileError(f"cannot be evaluated on ({shapes}): {reason}", where=node_label(node)) from error
 
 
@@ -162,13 +164,7 @@ def _gather_elements() -> type[OpRun]:
     from onnx.reference.op_run import OpRun
 
     def run(self: OpRun, data: np.ndarray, indices: np.ndarray, axis: int = 0) -> tuple[np.ndarray]:
-        extent = data.shape[axis]
-        outside = (indices < -extent) | (indices >= extent)
-        if outside.any():
-            raise ValueError(f"index {indices[outside][0]} is outside of an axis of extent {extent}")
-        places: list[np.ndarray] = list(np.indices(indices.shape, sparse=True))
-        places[axis] = indices
-        return (data[tuple(places)],)
+        return (data[grid_along(checked(indices, data.shape[axis]), axis)],)
 
     return type("GatherElements", (OpRun,), {"op_domain": "", "_run": run})
 

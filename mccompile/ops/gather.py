@@ -9,12 +9,13 @@ import numpy as np
 from mccompile._dataclass import dataclass
 from mccompile.ir.dims import span, varies
 from mccompile.ir.graph import Value
+from mccompile.ir.indices import checked
 from mccompile.ir.scalar import Array
 from mccompile.ir.structure import Nest, Structure, axis_loops
 from mccompile.ir.types import TensorType
 from mccompile.ops.folding import Folding, gathered_bytes
 from mccompile.ops.frontend import Import
-from mccompile.ops.indices import Gathering, checked, data_and_indices, index_operand, progression
+from mccompile.ops.indices import Gathering, data_and_indices, index_operand, progression
 from mccompile.ops.nonzero import NonZero, places
 from mccompile.ops.registry import onnx_op
 from mccompile.ops.run_time import RunTime

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from mccompile._dataclass import dataclass
+from mccompile.ir.indices import checked, grid_along
 from mccompile.ir.op import TypeRuleError, has_axes
 from mccompile.ir.scalar import Array
 from mccompile.ir.structure import Nest, Structure, axis_loops
 from mccompile.ir.types import TensorType
 from mccompile.ops.frontend import Import
-from mccompile.ops.indices import Gathering, checked, data_and_indices, index_operand
+from mccompile.ops.indices import Gathering, data_and_indices, index_operand
 from mccompile.ops.registry import onnx_op
 from mccompile.ops.sampling import Case, Draw
 from mccompile.ops.take import Maps, Take, fit, own_axis
@@ -41,13 +42,6 @@ class GatherElements(Gathering):
     def evaluate(self, *arrays: Array | None) -> tuple[Array, ...]:
         x, indices = (np.asarray(a) for a in arrays)
         return (x[grid_along(checked(indices, x.shape[self.axis]), self.axis)],)
-
-
-def grid_along(indices: Array, axis: int) -> tuple[Array, ...]:
-    """The coordinates that element-wise indices along ``axis`` address."""
-    grid: list[Array] = list(np.indices(indices.shape, sparse=True))
-    grid[axis] = indices
-    return tuple(grid)
 
 
 def require_fit(data: TensorType, indices: TensorType, axis: int) -> None:

@@ -9,13 +9,14 @@ import numpy as np
 from mccompile._dataclass import dataclass
 from mccompile.ir.affine import loop
 from mccompile.ir.dims import require_same
+from mccompile.ir.indices import checked
 from mccompile.ir.op import TypeRuleError
 from mccompile.ir.scalar import Array
 from mccompile.ir.structure import Nest, Structure, axis_loops
 from mccompile.ir.types import TensorType
 from mccompile.ops.folding import Folding, gathered_bytes
 from mccompile.ops.frontend import Import
-from mccompile.ops.indices import Gathering, checked, data_and_indices, index_operand
+from mccompile.ops.indices import Gathering, data_and_indices, index_operand
 from mccompile.ops.registry import onnx_op
 from mccompile.ops.sampling import Case, Draw
 from mccompile.ops.take import Maps, Take, fit, own_axis

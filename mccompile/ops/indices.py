@@ -9,6 +9,7 @@ import numpy as np
 from mccompile.ir.dims import Dim, varies
 from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Value
+from mccompile.ir.indices import checked
 from mccompile.ir.op import Op, TypeRuleError
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import I32, I64, TensorType
@@ -16,16 +17,6 @@ from mccompile.ops.frontend import Import
 
 REDUCTIONS = {"none": "", "add": "sum", "mul": "prod", "max": "max", "min": "min"}
 """What ONNX calls the reductions of scatters, and what `reduce` calls them."""
-
-
-def checked(indices: Array, extents: int | Array) -> Array:
-    """Indices in [0, extent), negative ones counted from the end. CompileError names one that is outside."""
-    wrapped = np.where(indices < 0, indices.astype(np.int64) + extents, indices)
-    bad = (wrapped < 0) | (wrapped >= extents)
-    if bad.any():
-        extent = np.broadcast_to(extents, indices.shape)[bad][0]
-        raise CompileError(f"index {indices[bad][0]} is outside of an axis of extent {extent}")
-    return wrapped
 
 
 def index_operand(n: Import, i: int, extents: int | tuple[int, ...]) -> tuple[Value, bool]:

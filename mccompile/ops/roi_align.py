@@ -17,13 +17,14 @@ import numpy as np
 
 from mccompile._dataclass import dataclass
 from mccompile.ir.dims import may_be_none, require_same
+from mccompile.ir.indices import checked
 from mccompile.ir.op import Kind, Layouts, Op, TypeRuleError
 from mccompile.ir.scalar import Array
 from mccompile.ir.structure import Coordinates, Nest, Structure, axis_loops
 from mccompile.ir.types import TensorType
 from mccompile.ops.folding import Arrays, Attributes, Folding, gathered_bytes
 from mccompile.ops.frontend import Import
-from mccompile.ops.indices import checked, index_operand, require_indices
+from mccompile.ops.indices import index_operand, require_indices
 from mccompile.ops.registry import onnx_op
 from mccompile.ops.sampling import Case, Draw
 

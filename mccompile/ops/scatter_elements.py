@@ -8,16 +8,16 @@ import numpy as np
 
 from mccompile._dataclass import dataclass
 from mccompile.ir.dims import require_same
+from mccompile.ir.indices import checked, grid_along
 from mccompile.ir.op import TypeRuleError
 from mccompile.ir.scalar import Array
 from mccompile.ir.structure import Structure, in_place
 from mccompile.ir.types import TensorType
 from mccompile.ops.frontend import Import
-from mccompile.ops.gather_elements import grid_along, places, require_fit
+from mccompile.ops.gather_elements import places, require_fit
 from mccompile.ops.indices import (
     REDUCTIONS,
     Indexed,
-    checked,
     data_and_indices,
     index_operand,
     read_reduction,

@@ -8,6 +8,7 @@ import numpy as np
 
 from mccompile._dataclass import dataclass
 from mccompile.ir.dims import require_same
+from mccompile.ir.indices import checked
 from mccompile.ir.op import TypeRuleError
 from mccompile.ir.scalar import Array
 from mccompile.ir.structure import Structure, in_place
@@ -17,7 +18,6 @@ from mccompile.ops.gather_nd import tuple_places, tuples
 from mccompile.ops.indices import (
     REDUCTIONS,
     Indexed,
-    checked,
     data_and_indices,
     index_operand,
     read_reduction,

@@ -75,12 +75,13 @@ def _outlying(rows: int, bits: int, block: int, zeros: bool = False) -> VariantC
 
 
 def _few_bits(rows: int, low: int, high: int, zero: int = 0) -> VariantCase:
-    """Weights from ``low`` to ``high`` of an odd number of rows, which are stored as bytes, around a zero point."""
+    """Weights from ``low`` to ``high`` of an odd number of rows, stored as bytes, around a zero point, if any."""
     dtype = np.uint8 if high > 127 else np.int8
 
     def build(n: Net) -> Sequence[str]:
         weights = n.rng.integers(low, high + 1, (BLOCK - 1, COLUMNS)).astype(dtype)
-        real = n("DequantizeLinear", n.constant(weights), n.constant(np.float32(0.01)), n.constant(dtype(zero)))
+        given = [n.constant(dtype(zero))] if zero else []
+        real = n("DequantizeLinear", n.constant(weights), n.constant(np.float32(0.01)), *given)
         return [n("MatMul", n.input(rows, BLOCK - 1), real)]
 
     return VariantCase(f"bits {rows} {low} {high} {zero}", "matmul_quantised.words", build)
