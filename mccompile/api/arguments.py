@@ -77,8 +77,8 @@ class BuildOptions(TypedDict, total=False):
     stepwise: bool
     """Also write <model>_run_step, which runs one step: for watchdogs and cooperative tasks."""
     max_blob_growth: float | None
-    """By what factor the weights may grow for faster kernels (Winograd convolution, at O2 and O3 on hosted targets);
-    0 or 1: not at all; by default as little as has 95 % of what 4 gains."""
+    """By what factor the weights may grow for faster kernels (Winograd's convolutions and Strassen's products, at O2
+    and O3 on hosted targets); 0 or 1: not at all; by default as little as has 95 % of what 4 gains."""
     kernels: Mapping[str, str]
     """Operator -> kernel that must be used where it supports the node (``conv`` -> ``conv.generic``)."""
     tune: bool
@@ -161,8 +161,8 @@ class InspectOptions(TypedDict, total=False):
     stepwise: bool
     """Also write <model>_run_step, which runs one step: for watchdogs and cooperative tasks."""
     max_blob_growth: float | None
-    """By what factor the weights may grow for faster kernels (Winograd convolution, at O2 and O3 on hosted targets);
-    0 or 1: not at all; by default as little as has 95 % of what 4 gains."""
+    """By what factor the weights may grow for faster kernels (Winograd's convolutions and Strassen's products, at O2
+    and O3 on hosted targets); 0 or 1: not at all; by default as little as has 95 % of what 4 gains."""
     kernels: Mapping[str, str]
     """Operator -> kernel that must be used where it supports the node (``conv`` -> ``conv.generic``)."""
     ram: int | str | None

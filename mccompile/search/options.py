@@ -245,11 +245,12 @@ class Options:
         kind="flag", section=OUTPUT,
     )  # fmt: skip
     max_blob_growth: float | None = _option(
-        "By what factor the weights may grow for faster kernels (Winograd convolution, at -O2 and -O3 on hosted "
-        "targets); 0: not at all.  [default: as little as has 95 % of what 4 gains]", None, "--max-blob-growth",
-        kind="factor", metavar="FACTOR",
-        python="by what factor the weights may grow for faster kernels (Winograd convolution, at O2 and O3 on hosted "
-        "targets); 0 or 1: not at all; by default as little as has 95 % of what 4 gains.",
+        "By what factor the weights may grow for faster kernels (Winograd's convolutions and Strassen's products, at "
+        "-O2 and -O3 on hosted targets); 0: not at all.  [default: as little as has 95 % of what 4 gains]", None,
+        "--max-blob-growth", kind="factor", metavar="FACTOR",
+        python="by what factor the weights may grow for faster kernels (Winograd's convolutions and Strassen's "
+        "products, at O2 and O3 on hosted targets); 0 or 1: not at all; by default as little as has 95 % of what 4 "
+        "gains.",
     )  # fmt: skip
     kernels: Mapping[str, str] = _option(
         "Use this kernel for an operator where it can be used (repeatable).", None, "--kernel", factory=dict,

@@ -444,18 +444,39 @@ static inline float mcc_vsum(mcc_vf v)
     return v[0];
 }
 
-/* Square roots. */
+/* The power of two, between 2^-126 and 2^126, by which a number of size b becomes one of size a, or of 2^-60 where a is
+ smaller: neither what is multiplied nor what undoes it is too small for a float. */
 MCC_PLACE_CODE
-static inline mcc_vf mcc_vsqrt(mcc_vf x)
+static inline float mcc_power_apart(float a, float b)
 {
-    return (mcc_vf)_mm256_sqrt_ps((__m256)x);
+    union { uint32_t u; float f; } to, from, power;
+    to.f = a;
+    from.f = b;
+    const int32_t exponent = (int32_t)((to.u >> 23) & 0xFFu);
+    const int32_t apart = ((exponent > 67) ? exponent : 67) - (int32_t)((from.u >> 23) & 0xFFu);
+    power.u = (uint32_t)(127 + ((apart > 126) ? 126 : ((apart < -126) ? -126 : apart))) << 23;
+    return power.f;
 }
 
-/* v to p[0] .. p[7], at any address. */
+/* An array of vectors stays in memory: it takes no register from loops that leave it alone. */
+#if defined(MCC_NO_ASM)
+#define MCC_IN_MEMORY(array) ((void)(array))
+#else
+#define MCC_IN_MEMORY(array) __asm__ volatile("" : : "r"(array) : "memory")
+#endif
+
+/* max(x, 0), which keeps NaN. */
 MCC_PLACE_CODE
-static inline void mcc_vstore(float *p, mcc_vf v)
+static inline mcc_vf mcc_vrelu(mcc_vf x)
 {
-    *(mcc_vf_unaligned *)p = v;
+    return (mcc_vf)((mcc_vi)x & ~(x < 0.0f));
+}
+
+/* Magnitudes. */
+MCC_PLACE_CODE
+static inline mcc_vf mcc_vabs(mcc_vf x)
+{
+    return (mcc_vf)((mcc_vi)x & 0x7FFFFFFF);
 }
 
 /* All lanes of a vector in one. */
@@ -470,4 +491,18 @@ static inline float mcc_vtop(mcc_vf v)
     w = __builtin_shufflevector(v, v, 1, 2, 3, 4, 5, 6, 7, 0);
     v = mcc_vmax(v, w);
     return v[0];
+}
+
+/* Square roots. */
+MCC_PLACE_CODE
+static inline mcc_vf mcc_vsqrt(mcc_vf x)
+{
+    return (mcc_vf)_mm256_sqrt_ps((__m256)x);
+}
+
+/* v to p[0] .. p[7], at any address. */
+MCC_PLACE_CODE
+static inline void mcc_vstore(float *p, mcc_vf v)
+{
+    *(mcc_vf_unaligned *)p = v;
 }

@@ -28,6 +28,7 @@ from mccompile.ops.pool import Pool
 from mccompile.passes.pipeline import PIPELINES
 from mccompile.targets.target import Target
 from tests.kernels.cases import Net, VariantCase, direct, matmul, pointwise
+from tests.kernels.cases_strassen import product
 from tests.kernels.cases_winograd import winograd
 from tests.kernels.halos import HALOS
 from tests.kernels.test_variants import inputs_of, library, needs_target, ort_run
@@ -58,7 +59,7 @@ def _kernels(steps: list[Call | Fill]) -> set[str]:
 @pytest.mark.parametrize(
     "case",
     [
-        matmul((128, 384), 512), matmul((1, 640), 640), pointwise((1, 64, 28, 28), 64),
+        matmul((128, 48), 64), product((128, 384), 512), matmul((1, 640), 640), pointwise((1, 64, 28, 28), 64),
         winograd((1, 16, 28, 28), 16, (3, 3), pads=[1] * 4),
         replace(direct((1, 32, 28, 28), 32, (3, 3), pads=[1] * 4, group=32), kernel="conv.depthwise"),
     ],

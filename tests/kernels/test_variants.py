@@ -22,6 +22,7 @@ from tests.kernels.cases_channels import DEPTHWISE, OVER_CHANNELS
 from tests.kernels.cases_conv_channels import CHANNELS
 from tests.kernels.cases_matmul import ATTENTION, DOT, QUANTISED, VARIABLE, WORDS
 from tests.kernels.cases_recurrent import RECURRENT
+from tests.kernels.cases_strassen import STRASSEN
 from tests.kernels.cases_vectors import GUARDED_VECTORS, VECTORS
 from tests.kernels.cases_winograd import WINOGRAD
 from tests.kernels.halos import FREE, HALOS
@@ -34,13 +35,13 @@ from tests.support.targets import ALL_VECTORS, FOREIGN, NARROW, WIDE, needs_targ
 Array = np.ndarray[Any, np.dtype[Any]]
 CASES = [
     *MATMULS, *POINTWISE, *DIRECT, *VECTORS, *HALOS, *FREE, *RECURRENT, *VARIABLE, *DOT, *ATTENTION, *CHANNELS,
-    *WINOGRAD, *OVER_CHANNELS, *QUANTISED, *WORDS, *TRANSPOSED_DIRECT,
+    *WINOGRAD, *OVER_CHANNELS, *QUANTISED, *WORDS, *TRANSPOSED_DIRECT, *STRASSEN,
 ]
 EVERY = [WIDE[-1], *(pytest.param(name, marks=pytest.mark.slow) for name in (*WIDE[:-1], *NARROW))]
 GUARDED = [MATMULS[3], POINTWISE[0], DIRECT[6], DIRECT[14], HALOS[3], HALOS[6], FREE[0], WINOGRAD[3]]
 GUARDED += [QUANTISED[4], WORDS[4], WORDS[-1]]
 GUARDED += [VARIABLE[2], VARIABLE[-2], DOT[3], ATTENTION[5], ATTENTION[-1], DEPTHWISE[-1]]
-GUARDED += [*GUARDED_VECTORS, *CHANNELS[-3:]]
+GUARDED += [*GUARDED_VECTORS, *CHANNELS[-3:], STRASSEN[3], STRASSEN[14], STRASSEN[22]]
 
 
 def of_kernel(kernel: str) -> list[VariantCase]:
@@ -228,7 +229,8 @@ def test_tiles_end_before_at_and_behind_extents(target: str, tmp_path: Path) -> 
             if isinstance(step, Call) and step.kernel == case.kernel and isinstance(step.params, Tile):
                 shape, tile = step.results[0].shape, step.params
                 groups = getattr(step.op, "groups", 1)
-                last = step.kernel in ("matmul.packed", "conv.channels") or step.op.name in ("matmul", "attention")
+                columns_last = ("matmul.packed", "matmul.strassen", "conv.channels")
+                last = step.kernel in columns_last or step.op.name in ("matmul", "attention")
                 rows, width = (shape[-2], shape[-1] // groups) if last else (shape[1] // groups, shape[-1])
                 fit = seen.setdefault(case.kernel, set())
                 fit |= {(0, rows % tile.rows == 0), (1, width % tile.width == 0), (2, width < tile.width)}

@@ -37,6 +37,7 @@ from mccompile.kernels.conv.integer_tiles import EPILOGUE, SHORT_STEP
 from mccompile.kernels.conv.winograd import ConvWinograd, Shape, WinogradTile, shape_of, with_gap
 from mccompile.kernels.integers import lowest, no_integers, zero_points
 from mccompile.kernels.model.arithmetic import MADD, VNNI
+from mccompile.kernels.model.of_arrays import OfArrays
 from mccompile.kernels.model.tiles import MAX_ROWS, MAX_VECTORS, columns, segments, tile_cycles
 from mccompile.kernels.variant import Builder, Offer, operand_pair
 from mccompile.kernels.views.channels import is_channels_last
@@ -201,29 +202,17 @@ def largest_sum(node: Node, constants: Container[Value]) -> int:
     if not isinstance(data, np.ndarray):
         least = lowest(w.dtype) - other
         return math.prod(w.shape[1:]) * max(abs(low), abs(high)) * max(abs(least), abs(least + 255))
-    below, above = _sums(_Array(data), other)
+    below, above = _SUMS(data, other)
     return int(np.maximum(high * above + low * below, -(low * above + high * below)).max())
 
 
-class _Array:
-    """An array as a key: itself, not what it holds."""
-
-    def __init__(self, array: Array) -> None:
-        self.array = array
-
-    def __hash__(self) -> int:
-        return id(self.array)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Array) and self.array is other.array
-
-
-@functools.lru_cache(maxsize=16)
-def _sums(data: _Array, zero: int) -> tuple[Array, Array]:
-    """The sums of the negative and of the positive weights of each channel, asked for many times while a layer is
-    looked at."""
-    weights = data.array.reshape(len(data.array), -1).astype(np.int64) - zero
+def _sums(data: Array, zero: int) -> tuple[Array, Array]:
+    """The sums of the negative and of the positive weights of each channel."""
+    weights = data.reshape(len(data), -1).astype(np.int64) - zero
     return np.minimum(weights, 0).sum(1), np.maximum(weights, 0).sum(1)
+
+
+_SUMS = OfArrays(_sums)
 
 
 @functools.lru_cache(maxsize=512)

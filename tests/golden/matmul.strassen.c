@@ -1,0 +1,532 @@
+/* Written by `make golden`; do not edit. */
+
+/* ---- two tiles of rows, the last of an odd number; columns that end within a vector ---- */
+
+/* gcc 12 takes members of the arena that begin at one address for the smallest of them: a false alarm where it inlines
+ * a kernel that writes a larger one. */
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wstringop-overflow"
+#endif
+
+/* matmul, step @0 (matmul.strassen): x0 f32[9,16], x1 weights f32[1344], x2 weights f32[48], e0 bias f32[44] -> y0
+ * f32[9,44] = relu((acc + e0)). */
+MCC_PLACE_CODE
+static void net_k0_matmul_sums_6(const float *MCC_RESTRICT x0, float *MCC_RESTRICT scratch, int32_t m, int32_t within)
+{
+    MCC_WRITES();
+    for (int32_t r = 0; r < 3; ++r) {
+        const float *upper = &x0[(m + r) * 16];
+        const float *lower = upper + 48;
+        float *sums = &scratch[(within / 2) * 80 + r * 16];
+        mcc_vf upper_size = mcc_vset(0.0f);
+        mcc_vf lower_size = mcc_vset(0.0f);
+        for (int32_t k = 0; k < 16; k += 8) {
+            {
+                const mcc_vf a = mcc_vabs(mcc_vload(upper + k));
+                const mcc_vf b = mcc_vabs(mcc_vload(lower + k));
+                upper_size = mcc_vselect(a > upper_size, a, upper_size);
+                lower_size = mcc_vselect(b > lower_size, b, lower_size);
+            }
+        }
+        /* Rows of one size do not lose each other's digits. */
+        const float size = mcc_vtop(lower_size);
+        const float factor = mcc_power_apart(mcc_vtop(upper_size), size);
+        const mcc_vf power = mcc_vset(factor);
+        scratch[within / 2 + r + 400] = (size > 0.0f) ? 1.0f / factor : 0.0f;
+        {
+            const int32_t k = 0;
+            {
+                const mcc_vf a11 = mcc_vload(upper + k);
+                const mcc_vf a12 = mcc_vload(upper + k + 8);
+                const mcc_vf a21 = mcc_vload(lower + k) * power;
+                const mcc_vf a22 = mcc_vload(lower + k + 8) * power;
+                const mcc_vf s1 = a21 + a22;
+                const mcc_vf s2 = s1 - a11;
+                mcc_vstore(sums + k, s1);
+                mcc_vstore(sums + k + 48, s2);
+                mcc_vstore(sums + k + 96, a11 - a21);
+                mcc_vstore(sums + k + 144, a12 - s2);
+                mcc_vstore(sums + k + 192, a22);
+            }
+        }
+    }
+}
+
+MCC_INLINE void net_k0_matmul_add_3x3(mcc_vf (*acc)[3], const float *a, int32_t apart, const float *w)
+{
+    MCC_UNROLL
+    for (int32_t i = 0; i < 8; ++i) {
+        MCC_BARRIER();
+        const mcc_vf w0 = mcc_vload(w);
+        const mcc_vf w1 = mcc_vload(w + 8);
+        const mcc_vf w2 = mcc_vload(w + 16);
+
+        MCC_UNROLL_FULLY
+        for (int32_t r = 0; r < 3; ++r) {
+            const mcc_vf s = mcc_vset(a[r * apart]);
+            acc[r][0] = mcc_vfma(s, w0, acc[r][0]);
+            acc[r][1] = mcc_vfma(s, w1, acc[r][1]);
+            acc[r][2] = mcc_vfma(s, w2, acc[r][2]);
+        }
+
+        a += 1;
+        w += 24;
+    }
+}
+
+MCC_INLINE void net_k0_matmul_upper_3x24(
+    mcc_vf (*acc)[3], const float *MCC_RESTRICT x2, const float *MCC_RESTRICT e0, float *MCC_RESTRICT y0, int32_t m,
+    int32_t n)
+{
+    MCC_UNROLL_FULLY
+    for (int32_t r = 0; r < 3; ++r) {
+        {
+            const mcc_vf c = acc[r][0] * mcc_vload(&x2[n]);
+            mcc_vstore(&y0[(m + r) * 44 + n], mcc_vrelu((c + mcc_vload(&e0[n]))));
+        }
+        {
+            const mcc_vf c = acc[r][1] * mcc_vload(&x2[n + 8]);
+            mcc_vstore(&y0[(m + r) * 44 + n + 8], mcc_vrelu((c + mcc_vload(&e0[n + 8]))));
+        }
+        {
+            const mcc_vf c = acc[r][2] * mcc_vload(&x2[n + 16]);
+            mcc_vstore(&y0[(m + r) * 44 + n + 16], mcc_vrelu((c + mcc_vload(&e0[n + 16]))));
+        }
+    }
+}
+
+MCC_INLINE void net_k0_matmul_lower_3x24(
+    mcc_vf (*acc)[3], const float *sizes, const float *MCC_RESTRICT x2, const float *MCC_RESTRICT e0,
+    float *MCC_RESTRICT y0, int32_t m, int32_t n)
+{
+    MCC_UNROLL_FULLY
+    for (int32_t r = 0; r < 3; ++r) {
+        {
+            const mcc_vf c = acc[r][0] * mcc_vload(&x2[n]) * mcc_vset(sizes[r]);
+            mcc_vstore(&y0[(m + r) * 44 + n], mcc_vrelu((c + mcc_vload(&e0[n]))));
+        }
+        {
+            const mcc_vf c = acc[r][1] * mcc_vload(&x2[n + 8]) * mcc_vset(sizes[r]);
+            mcc_vstore(&y0[(m + r) * 44 + n + 8], mcc_vrelu((c + mcc_vload(&e0[n + 8]))));
+        }
+        {
+            const mcc_vf c = acc[r][2] * mcc_vload(&x2[n + 16]) * mcc_vset(sizes[r]);
+            mcc_vstore(&y0[(m + r) * 44 + n + 16], mcc_vrelu((c + mcc_vload(&e0[n + 16]))));
+        }
+    }
+}
+
+MCC_INLINE void net_k0_matmul_upper_3x20(
+    mcc_vf (*acc)[3], const float *MCC_RESTRICT x2, const float *MCC_RESTRICT e0, float *MCC_RESTRICT y0, int32_t m,
+    int32_t n)
+{
+    MCC_UNROLL_FULLY
+    for (int32_t r = 0; r < 3; ++r) {
+        {
+            const mcc_vf c = acc[r][0] * mcc_vload(&x2[n]);
+            mcc_vstore(&y0[(m + r) * 44 + n], mcc_vrelu((c + mcc_vload(&e0[n]))));
+        }
+        {
+            const mcc_vf c = acc[r][1] * mcc_vload(&x2[n + 8]);
+            mcc_vstore(&y0[(m + r) * 44 + n + 8], mcc_vrelu((c + mcc_vload(&e0[n + 8]))));
+        }
+        {
+            const mcc_vf c = acc[r][2] * mcc_vload(&x2[n + 16]);
+            mcc_vstore_n(&y0[(m + r) * 44 + n + 16], mcc_vrelu((c + mcc_vload_n(&e0[n + 16], 4))), 4);
+        }
+    }
+}
+
+MCC_INLINE void net_k0_matmul_lower_3x20(
+    mcc_vf (*acc)[3], const float *sizes, const float *MCC_RESTRICT x2, const float *MCC_RESTRICT e0,
+    float *MCC_RESTRICT y0, int32_t m, int32_t n)
+{
+    MCC_UNROLL_FULLY
+    for (int32_t r = 0; r < 3; ++r) {
+        {
+            const mcc_vf c = acc[r][0] * mcc_vload(&x2[n]) * mcc_vset(sizes[r]);
+            mcc_vstore(&y0[(m + r) * 44 + n], mcc_vrelu((c + mcc_vload(&e0[n]))));
+        }
+        {
+            const mcc_vf c = acc[r][1] * mcc_vload(&x2[n + 8]) * mcc_vset(sizes[r]);
+            mcc_vstore(&y0[(m + r) * 44 + n + 8], mcc_vrelu((c + mcc_vload(&e0[n + 8]))));
+        }
+        {
+            const mcc_vf c = acc[r][2] * mcc_vload(&x2[n + 16]) * mcc_vset(sizes[r]);
+            mcc_vstore_n(&y0[(m + r) * 44 + n + 16], mcc_vrelu((c + mcc_vload_n(&e0[n + 16], 4))), 4);
+        }
+    }
+}
+
+MCC_PLACE_CODE
+static MCC_NOINLINE void net_k0_matmul_6x44(
+    const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, const float *MCC_RESTRICT x2,
+    const float *MCC_RESTRICT e0, float *MCC_RESTRICT y0, float *MCC_RESTRICT scratch, int32_t m, int32_t n,
+    int32_t within)
+{
+    MCC_WRITES();
+    const float *upper = &x0[m * 16];
+    const float *sums = &scratch[(within / 2) * 80];
+    const float *sizes = &scratch[within / 2 + 400];
+    const float *weights = &x1[n / 48 * 1344];
+    mcc_vf kept[3][3];
+    mcc_vf more[3][3];
+    MCC_IN_MEMORY(kept);
+    MCC_IN_MEMORY(more);
+    mcc_vf acc[3][3] = { { { 0.0f } } };
+
+    net_k0_matmul_add_3x3(acc, upper, 16, weights);
+
+    /* kept = A11 B11 */
+    MCC_UNROLL_FULLY
+    for (int32_t r = 0; r < 3; ++r) {
+        MCC_UNROLL_FULLY
+        for (int32_t i = 0; i < 3; ++i) {
+            kept[r][i] = acc[r][i];
+        }
+    }
+    net_k0_matmul_add_3x3(acc, upper + 8, 16, weights + 192);
+
+    /* C11 = A11 B11 + A12 B21 */
+    net_k0_matmul_upper_3x24(acc, x2, e0, y0, m, n);
+
+    MCC_UNROLL_FULLY
+    for (int32_t r = 0; r < 3; ++r) {
+        MCC_UNROLL_FULLY
+        for (int32_t i = 0; i < 3; ++i) {
+            acc[r][i] = kept[r][i];
+        }
+    }
+    net_k0_matmul_add_3x3(acc, sums + 48, 16, weights + 384);
+
+    /* kept = A11 B11 + s2 t2 */
+    MCC_UNROLL_FULLY
+    for (int32_t r = 0; r < 3; ++r) {
+        MCC_UNROLL_FULLY
+        for (int32_t i = 0; i < 3; ++i) {
+            kept[r][i] = acc[r][i];
+        }
+    }
+    net_k0_matmul_add_3x3(acc, sums + 96, 16, weights + 576);
+
+    /* more = kept + s3 t3 */
+    MCC_UNROLL_FULLY
+    for (int32_t r = 0; r < 3; ++r) {
+        MCC_UNROLL_FULLY
+        for (int32_t i = 0; i < 3; ++i) {
+            more[r][i] = acc[r][i];
+        }
+    }
+    net_k0_matmul_add_3x3(acc, sums + 192, 16, weights + 768);
+
+    /* C21 = kept + s3 t3 + A22 t4 */
+    net_k0_matmul_lower_3x24(acc, sizes, x2, e0, y0, m + 3, n);
+
+    MCC_UNROLL_FULLY
+    for (int32_t r = 0; r < 3; ++r) {
+        MCC_UNROLL_FULLY
+        for (int32_t i = 0; i < 3; ++i) {
+            acc[r][i] = mcc_vset(0.0f);
+        }
+    }
+    net_k0_matmul_add_3x3(acc, sums, 16, weights + 960);
+
+    /* C22 = more + s1 t1 */
+    MCC_UNROLL_FULLY
+    for (int32_t r = 0; r < 3; ++r) {
+        MCC_UNROLL_FULLY
+        for (int32_t i = 0; i < 3; ++i) {
+            more[r][i] += acc[r][i];
+            acc[r][i] += kept[r][i];
+        }
+    }
+    net_k0_matmul_add_3x3(acc, sums + 144, 16, weights + 1152);
+
+    /* C12 = kept + s1 t1 + s4 B22 */
+    net_k0_matmul_upper_3x20(acc, x2, e0, y0, m, n + 24);
+
+    MCC_UNROLL_FULLY
+    for (int32_t r = 0; r < 3; ++r) {
+        MCC_UNROLL_FULLY
+        for (int32_t i = 0; i < 3; ++i) {
+            acc[r][i] = more[r][i];
+        }
+    }
+    net_k0_matmul_lower_3x20(acc, sizes, x2, e0, y0, m + 3, n + 24);
+}
+
+MCC_PLACE_CODE
+static void net_k0_matmul_sums_3(const float *MCC_RESTRICT x0, float *MCC_RESTRICT scratch, int32_t m, int32_t within)
+{
+    MCC_WRITES();
+    for (int32_t r = 0; r < 2; ++r) {
+        const float *upper = &x0[(m + r) * 16];
+        const float *lower = upper + 16;
+        float *sums = &scratch[(within / 2) * 80 + r * 16];
+        mcc_vf upper_size = mcc_vset(0.0f);
+        mcc_vf lower_size = mcc_vset(0.0f);
+        for (int32_t k = 0; k < 16; k += 8) {
+            {
+                const mcc_vf a = mcc_vabs(mcc_vload(upper + k));
+                const mcc_vf b = mcc_vabs(mcc_vload(lower + k));
+                upper_size = mcc_vselect(a > upper_size, a, upper_size);
+                lower_size = mcc_vselect(b > lower_size, b, lower_size);
+            }
+        }
+        /* Rows of one size do not lose each other's digits. */
+        const float size = mcc_vtop(lower_size);
+        const float factor = mcc_power_apart(mcc_vtop(upper_size), size);
+        const mcc_vf power = mcc_vset(factor);
+        scratch[within / 2 + r + 400] = (size > 0.0f) ? 1.0f / factor : 0.0f;
+        {
+            const int32_t k = 0;
+            {
+                const mcc_vf a11 = mcc_vload(upper + k);
+                const mcc_vf a12 = mcc_vload(upper + k + 8);
+                const mcc_vf a21 = mcc_vload(lower + k) * power;
+                const mcc_vf a22 = mcc_vload(lower + k + 8) * power;
+                const mcc_vf s1 = a21 + a22;
+                const mcc_vf s2 = s1 - a11;
+                mcc_vstore(sums + k, s1);
+                mcc_vstore(sums + k + 32, s2);
+                mcc_vstore(sums + k + 64, a11 - a21);
+                mcc_vstore(sums + k + 96, a12 - s2);
+                mcc_vstore(sums + k + 128, a22);
+            }
+        }
+    }
+}
+
+MCC_INLINE void net_k0_matmul_add_2x3(mcc_vf (*acc)[3], const float *a, int32_t apart, const float *w)
+{
+    MCC_UNROLL
+    for (int32_t i = 0; i < 8; ++i) {
+        MCC_BARRIER();
+        const mcc_vf w0 = mcc_vload(w);
+        const mcc_vf w1 = mcc_vload(w + 8);
+        const mcc_vf w2 = mcc_vload(w + 16);
+
+        MCC_UNROLL_FULLY
+        for (int32_t r = 0; r < 2; ++r) {
+            const mcc_vf s = mcc_vset(a[r * apart]);
+            acc[r][0] = mcc_vfma(s, w0, acc[r][0]);
+            acc[r][1] = mcc_vfma(s, w1, acc[r][1]);
+            acc[r][2] = mcc_vfma(s, w2, acc[r][2]);
+        }
+
+        a += 1;
+        w += 24;
+    }
+}
+
+MCC_INLINE void net_k0_matmul_upper_2x24(
+    mcc_vf (*acc)[3], const float *MCC_RESTRICT x2, const float *MCC_RESTRICT e0, float *MCC_RESTRICT y0, int32_t m,
+    int32_t n)
+{
+    MCC_UNROLL_FULLY
+    for (int32_t r = 0; r < 2; ++r) {
+        {
+            const mcc_vf c = acc[r][0] * mcc_vload(&x2[n]);
+            mcc_vstore(&y0[(m + r) * 44 + n], mcc_vrelu((c + mcc_vload(&e0[n]))));
+        }
+        {
+            const mcc_vf c = acc[r][1] * mcc_vload(&x2[n + 8]);
+            mcc_vstore(&y0[(m + r) * 44 + n + 8], mcc_vrelu((c + mcc_vload(&e0[n + 8]))));
+        }
+        {
+            const mcc_vf c = acc[r][2] * mcc_vload(&x2[n + 16]);
+            mcc_vstore(&y0[(m + r) * 44 + n + 16], mcc_vrelu((c + mcc_vload(&e0[n + 16]))));
+        }
+    }
+}
+
+MCC_INLINE void net_k0_matmul_lower_but_one_2x24(
+    mcc_vf (*acc)[3], const float *sizes, const float *MCC_RESTRICT x2, const float *MCC_RESTRICT e0,
+    float *MCC_RESTRICT y0, int32_t m, int32_t n)
+{
+    {
+        const mcc_vf c = acc[1][0] * mcc_vload(&x2[n]) * mcc_vset(sizes[1]);
+        mcc_vstore(&y0[(m + 1) * 44 + n], mcc_vrelu((c + mcc_vload(&e0[n]))));
+    }
+    {
+        const mcc_vf c = acc[1][1] * mcc_vload(&x2[n + 8]) * mcc_vset(sizes[1]);
+        mcc_vstore(&y0[(m + 1) * 44 + n + 8], mcc_vrelu((c + mcc_vload(&e0[n + 8]))));
+    }
+    {
+        const mcc_vf c = acc[1][2] * mcc_vload(&x2[n + 16]) * mcc_vset(sizes[1]);
+        mcc_vstore(&y0[(m + 1) * 44 + n + 16], mcc_vrelu((c + mcc_vload(&e0[n + 16]))));
+    }
+}
+
+MCC_INLINE void net_k0_matmul_upper_2x20(
+    mcc_vf (*acc)[3], const float *MCC_RESTRICT x2, const float *MCC_RESTRICT e0, float *MCC_RESTRICT y0, int32_t m,
+    int32_t n)
+{
+    MCC_UNROLL_FULLY
+    for (int32_t r = 0; r < 2; ++r) {
+        {
+            const mcc_vf c = acc[r][0] * mcc_vload(&x2[n]);
+            mcc_vstore(&y0[(m + r) * 44 + n], mcc_vrelu((c + mcc_vload(&e0[n]))));
+        }
+        {
+            const mcc_vf c = acc[r][1] * mcc_vload(&x2[n + 8]);
+            mcc_vstore(&y0[(m + r) * 44 + n + 8], mcc_vrelu((c + mcc_vload(&e0[n + 8]))));
+        }
+        {
+            const mcc_vf c = acc[r][2] * mcc_vload(&x2[n + 16]);
+            mcc_vstore_n(&y0[(m + r) * 44 + n + 16], mcc_vrelu((c + mcc_vload_n(&e0[n + 16], 4))), 4);
+        }
+    }
+}
+
+MCC_INLINE void net_k0_matmul_lower_but_one_2x20(
+    mcc_vf (*acc)[3], const float *sizes, const float *MCC_RESTRICT x2, const float *MCC_RESTRICT e0,
+    float *MCC_RESTRICT y0, int32_t m, int32_t n)
+{
+    {
+        const mcc_vf c = acc[1][0] * mcc_vload(&x2[n]) * mcc_vset(sizes[1]);
+        mcc_vstore(&y0[(m + 1) * 44 + n], mcc_vrelu((c + mcc_vload(&e0[n]))));
+    }
+    {
+        const mcc_vf c = acc[1][1] * mcc_vload(&x2[n + 8]) * mcc_vset(sizes[1]);
+        mcc_vstore(&y0[(m + 1) * 44 + n + 8], mcc_vrelu((c + mcc_vload(&e0[n + 8]))));
+    }
+    {
+        const mcc_vf c = acc[1][2] * mcc_vload(&x2[n + 16]) * mcc_vset(sizes[1]);
+        mcc_vstore_n(&y0[(m + 1) * 44 + n + 16], mcc_vrelu((c + mcc_vload_n(&e0[n + 16], 4))), 4);
+    }
+}
+
+MCC_PLACE_CODE
+static MCC_NOINLINE void net_k0_matmul_3x44(
+    const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, const float *MCC_RESTRICT x2,
+    const float *MCC_RESTRICT e0, float *MCC_RESTRICT y0, float *MCC_RESTRICT scratch, int32_t m, int32_t n,
+    int32_t within)
+{
+    MCC_WRITES();
+    const float *upper = &x0[m * 16];
+    const float *sums = &scratch[(within / 2) * 80];
+    const float *sizes = &scratch[within / 2 + 400];
+    const float *weights = &x1[n / 48 * 1344];
+    mcc_vf kept[2][3];
+    mcc_vf more[2][3];
+    MCC_IN_MEMORY(kept);
+    MCC_IN_MEMORY(more);
+    mcc_vf acc[2][3] = { { { 0.0f } } };
+
+    net_k0_matmul_add_2x3(acc, upper, 16, weights);
+
+    /* kept = A11 B11 */
+    MCC_UNROLL_FULLY
+    for (int32_t r = 0; r < 2; ++r) {
+        MCC_UNROLL_FULLY
+        for (int32_t i = 0; i < 3; ++i) {
+            kept[r][i] = acc[r][i];
+        }
+    }
+    net_k0_matmul_add_2x3(acc, upper + 8, 16, weights + 192);
+
+    /* C11 = A11 B11 + A12 B21 */
+    net_k0_matmul_upper_2x24(acc, x2, e0, y0, m, n);
+
+    MCC_UNROLL_FULLY
+    for (int32_t r = 0; r < 2; ++r) {
+        MCC_UNROLL_FULLY
+        for (int32_t i = 0; i < 3; ++i) {
+            acc[r][i] = kept[r][i];
+        }
+    }
+    net_k0_matmul_add_2x3(acc, sums + 32, 16, weights + 384);
+
+    /* kept = A11 B11 + s2 t2 */
+    MCC_UNROLL_FULLY
+    for (int32_t r = 0; r < 2; ++r) {
+        MCC_UNROLL_FULLY
+        for (int32_t i = 0; i < 3; ++i) {
+            kept[r][i] = acc[r][i];
+        }
+    }
+    net_k0_matmul_add_2x3(acc, sums + 64, 16, weights + 576);
+
+    /* more = kept + s3 t3 */
+    MCC_UNROLL_FULLY
+    for (int32_t r = 0; r < 2; ++r) {
+        MCC_UNROLL_FULLY
+        for (int32_t i = 0; i < 3; ++i) {
+            more[r][i] = acc[r][i];
+        }
+    }
+    net_k0_matmul_add_2x3(acc, sums + 128, 16, weights + 768);
+
+    /* C21 = kept + s3 t3 + A22 t4 */
+    net_k0_matmul_lower_but_one_2x24(acc, sizes, x2, e0, y0, m + 1, n);
+
+    MCC_UNROLL_FULLY
+    for (int32_t r = 0; r < 2; ++r) {
+        MCC_UNROLL_FULLY
+        for (int32_t i = 0; i < 3; ++i) {
+            acc[r][i] = mcc_vset(0.0f);
+        }
+    }
+    net_k0_matmul_add_2x3(acc, sums, 16, weights + 960);
+
+    /* C22 = more + s1 t1 */
+    MCC_UNROLL_FULLY
+    for (int32_t r = 0; r < 2; ++r) {
+        MCC_UNROLL_FULLY
+        for (int32_t i = 0; i < 3; ++i) {
+            more[r][i] += acc[r][i];
+            acc[r][i] += kept[r][i];
+        }
+    }
+    net_k0_matmul_add_2x3(acc, sums + 96, 16, weights + 1152);
+
+    /* C12 = kept + s1 t1 + s4 B22 */
+    net_k0_matmul_upper_2x20(acc, x2, e0, y0, m, n + 24);
+
+    MCC_UNROLL_FULLY
+    for (int32_t r = 0; r < 2; ++r) {
+        MCC_UNROLL_FULLY
+        for (int32_t i = 0; i < 3; ++i) {
+            acc[r][i] = more[r][i];
+        }
+    }
+    net_k0_matmul_lower_but_one_2x20(acc, sizes, x2, e0, y0, m + 1, n + 24);
+}
+
+MCC_PLACE_CODE
+static void net_k0_matmul(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, const float *MCC_RESTRICT x2,
+    const float *MCC_RESTRICT e0, float *MCC_RESTRICT y0, float *MCC_RESTRICT scratch)
+{
+    MCC_WRITES();
+    {
+        const int32_t m = 0;
+        net_k0_matmul_sums_6(x0, scratch, m, m);
+    }
+    {
+        const int32_t m = 6;
+        net_k0_matmul_sums_3(x0, scratch, m, m);
+    }
+    {
+        const int32_t n = 0;
+        {
+            const int32_t m = 0;
+            net_k0_matmul_6x44(x0, x1, x2, e0, y0, scratch, m, n, m);
+        }
+        {
+            const int32_t m = 6;
+            net_k0_matmul_3x44(x0, x1, x2, e0, y0, scratch, m, n, m);
+        }
+    }
+}
+
+mcc_status net_run(const net_t *net)
+{
+    net_arena *const a = net->arena;
+    const net_weights *const w = net->weights;
+
+    /* @0 matmul */
+    MCC_STEP(0, net_k0_matmul(a->x.v, w->w_strassencolumns, w->w_unscaled, w->b, a->y.v, a->y_scratch.v), a->y.v);
+
+    return MCC_OK;
+}
