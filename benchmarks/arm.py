@@ -54,7 +54,8 @@ takes two or more of these in a cycle, and waits for memory.
 - *ratio* is our count by onnxruntime's: the goal is at most {goal}. *FMLA*: of the instructions that name a vector
   register, loads and stores included, in the steps that multiply matrices or convolve, how many are multiply-adds.
   *per FMLA*: multiply-adds that the network asks for, by what those could do (4 each); above 1 where Winograd's
-  algorithm needs fewer. *error*: the largest difference, relative to the largest element of the output.
+  and Strassen's algorithms need fewer. *error*: the largest difference, relative to the largest element of the
+  output.
 
 | network | million products | ours | onnxruntime | ratio | FMLA | per FMLA | error |
 |---|--:|--:|--:|--:|--:|--:|--:|

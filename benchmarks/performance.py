@@ -57,8 +57,8 @@ while slows both.
 - date: {date}
 
 *GFLOP/s* count two for each multiply-add of the convolutions, matrix products and recurrent layers that the compiled
-network has; Winograd's algorithm does fewer, so that more than the peak is possible. *error* is the largest
-difference from onnxruntime without optimisations, relative to the largest element of the output. *C* is the
+network has; Winograd's and Strassen's algorithms do fewer, so that more than the peak is possible. *error* is the
+largest difference from onnxruntime without optimisations, relative to the largest element of the output. *C* is the
 size of the network's C file, *code* the machine code of network and runtime, *compile* mccompile's time, *cc* the C
 compiler's, both on that core. What the growth of weights buys, which is in *blob*: [blob-growth.md](blob-growth.md).
 """

@@ -152,17 +152,18 @@ class StrassenColumns:
     transposed: bool
 
     def pack(self, array: Array) -> Array:
-        matrix = _matrix(array, self.transposed).astype(np.float64)
-        matrix = matrix * powers(matrix)
+        matrix = _matrix(array, self.transposed)
+        by = powers(matrix)
         tile = StrassenTile(1, self.width // self.lanes, self.lanes, chunk=2)
         parts = []
         for s in tile.tiles_n(matrix.shape[1]):
             left = tile.left(s.size)
             for start in range(s.start, s.stop, s.size):
                 columns = np.zeros((len(matrix), 2 * left))
-                columns[:, : s.size] = matrix[:, start : start + s.size]
-                parts.append(_products(columns).ravel())
-        return np.concatenate(parts).astype(array.dtype)
+                own = slice(start, start + s.size)
+                columns[:, : s.size] = matrix[:, own] * by[own]
+                parts.append(_products(columns).ravel().astype(array.dtype))
+        return np.concatenate(parts)
 
 
 def _products(columns: Array) -> Array:
@@ -203,9 +204,15 @@ def powers(matrix: Array) -> Array:
     >>> powers(np.array([[0.5, 3.0, 0.0], [0.25, -1.0, 0.0]]))
     array([1.  , 0.25, 1.  ])
     """
-    largest = np.abs(matrix).max(axis=0).astype(np.float64)
+    largest = _sizes(matrix, 0).astype(np.float64)
     _, exponents = np.frexp(np.where(largest > 0, largest, 0.5))
     return np.exp2(-np.clip(exponents, -100, 100).astype(np.float64))
+
+
+def _sizes(matrix: Array, axis: int) -> Array:
+    """The largest magnitudes along an axis."""
+    found: Array = np.maximum(matrix.max(axis=axis), -matrix.min(axis=axis))
+    return found
 
 
 def unevenness(array: Array, transposed: bool) -> float:
@@ -219,10 +226,10 @@ def unevenness(array: Array, transposed: bool) -> float:
     >>> round(unevenness(np.array([[1.0, 1.0], [1000.0, 1000.0]]), transposed=False))
     707
     """
-    if not np.isfinite(array).all():
-        return math.inf
     matrix = _matrix(array, transposed)
-    largest = np.abs(matrix * powers(matrix)).max(axis=1)
+    if not np.isfinite(_sizes(matrix, 0)).all():
+        return math.inf
+    largest = _sizes(matrix * powers(matrix).astype(array.dtype), 1)
     partner = np.roll(largest, len(largest) // 2)
     known = largest > NOTHING * np.median(largest)
     if not known.any():
@@ -273,29 +280,28 @@ class StrassenRows(Variant):
     def numbers(self, node: Node, constants: Container[Value]) -> str:
         """Why the weights do not allow it, if they are known."""
         data = constants.get(operand_pair(node)[1]) if isinstance(constants, Mapping) else None
-        if not isinstance(data, np.ndarray) or data.dtype != np.float32 or self.refusal(node):
+        if not isinstance(data, np.ndarray) or self._no_product(node):
             return ""
         return _UNSUITED(data, self.transposed(node))
 
-    def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
-        if reason := computed(node, constants, 1) or self._unable(node, target):
-            return reason
-        rows, columns, steps = self.extents(node)
-        if reason := self.numbers(node, constants):
-            return reason
-        cycles, tile = best_tile(rows, columns, steps, target)
-        growth = packed_floats(tile, columns, steps) * F32.nbytes - operand_pair(node)[1].type.nbytes
-        return Offer(self.label, cycles * INEXACT, tile, growth_bytes=growth, spends_arena=True)
-
-    def _unable(self, node: Node, target: Target) -> str:
-        if not target.lanes or not target.spare_memory or target.compact:
-            return "the target has no vectors, or no memory to spare"
+    def _no_product(self, node: Node) -> str:
+        """Why a node is no product that can be cut in two all ways."""
         if node.pre or any(x.dtype != F32 for x in operand_pair(node)):
             return "an operand has a prologue, or is not f32"
         if reason := self.refusal(node):
             return reason
         rows, _, steps = self.extents(node)
         return "a single row, or a sum of an odd number of products, has no halves" if rows < 2 or steps % 2 else ""
+
+    def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
+        if not target.lanes or not target.spare_memory or target.compact:
+            return "the target has no vectors, or no memory to spare"
+        if reason := computed(node, constants, 1) or self._no_product(node) or self.numbers(node, constants):
+            return reason
+        rows, columns, steps = self.extents(node)
+        cycles, tile = best_tile(rows, columns, steps, target)
+        growth = packed_floats(tile, columns, steps) * F32.nbytes - operand_pair(node)[1].type.nbytes
+        return Offer(self.label, cycles * INEXACT, tile, growth_bytes=growth, spends_arena=True)
 
     def lower(self, node: Node, offer: Offer, b: Builder) -> None:
         tile, w = offer.params, operand_pair(node)[1]
