@@ -22,6 +22,7 @@ from tests.kernels.cases_channels import depthwise, pool, resize, sample
 from tests.kernels.cases_conv_channels import channels
 from tests.kernels.cases_matmul import attention, dot, quantised, rounded, variable
 from tests.kernels.cases_recurrent import RECURRENT
+from tests.kernels.cases_strassen import product
 from tests.kernels.cases_vectors import best, broadcast, hardmax, layer_norm, mapped, reduced, softmax, topk
 from tests.kernels.cases_winograd import winograd
 from tests.kernels.test_variants import compiled, inputs_of
@@ -34,6 +35,7 @@ SAME = {"pads": [1] * 4}
 COUNTED = [
     matmul((28, 64), 96, "clip"),
     matmul((1, 256), 128),
+    product((56, 128), 160, "clip"),
     variable((2, 24, 32), (2, 32, 40)),
     dot((2,), 2, 128, 24),
     quantised((1, 256), 48, 32, "int8", 4),

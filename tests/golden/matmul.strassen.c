@@ -11,7 +11,8 @@
 /* matmul, step @0 (matmul.strassen): x0 f32[9,16], x1 weights f32[1344], x2 weights f32[48], e0 bias f32[44] -> y0
  * f32[9,44] = relu((acc + e0)). */
 MCC_PLACE_CODE
-static void net_k0_matmul_sums_6(const float *MCC_RESTRICT x0, float *MCC_RESTRICT scratch, int32_t m, int32_t within)
+static MCC_NOINLINE void net_k0_matmul_sums_6(
+    const float *MCC_RESTRICT x0, float *MCC_RESTRICT scratch, int32_t m, int32_t within)
 {
     MCC_WRITES();
     for (int32_t r = 0; r < 3; ++r) {
@@ -74,12 +75,48 @@ MCC_INLINE void net_k0_matmul_add_3x3(mcc_vf (*acc)[3], const float *a, int32_t 
     }
 }
 
-MCC_INLINE void net_k0_matmul_upper_3x24(
-    mcc_vf (*acc)[3], const float *MCC_RESTRICT x2, const float *MCC_RESTRICT e0, float *MCC_RESTRICT y0, int32_t m,
-    int32_t n)
+MCC_PLACE_CODE
+MCC_INLINE void net_k0_matmul_copy_3x3(mcc_vf (*to)[3], mcc_vf (*from)[3])
 {
     MCC_UNROLL_FULLY
     for (int32_t r = 0; r < 3; ++r) {
+        MCC_UNROLL_FULLY
+        for (int32_t i = 0; i < 3; ++i) {
+            to[r][i] = from[r][i];
+        }
+    }
+}
+
+MCC_PLACE_CODE
+MCC_INLINE void net_k0_matmul_sum_3x3(mcc_vf (*to)[3], mcc_vf (*from)[3])
+{
+    MCC_UNROLL_FULLY
+    for (int32_t r = 0; r < 3; ++r) {
+        MCC_UNROLL_FULLY
+        for (int32_t i = 0; i < 3; ++i) {
+            to[r][i] += from[r][i];
+        }
+    }
+}
+
+MCC_PLACE_CODE
+MCC_INLINE void net_k0_matmul_scale_3x3(mcc_vf (*sums)[3], const float *by)
+{
+    MCC_UNROLL_FULLY
+    for (int32_t r = 0; r < 3; ++r) {
+        MCC_UNROLL_FULLY
+        for (int32_t i = 0; i < 3; ++i) {
+            sums[r][i] *= mcc_vset(by[r]);
+        }
+    }
+}
+
+MCC_INLINE void net_k0_matmul_results_3x24(
+    mcc_vf (*acc)[3], const float *MCC_RESTRICT x2, const float *MCC_RESTRICT e0, float *MCC_RESTRICT y0,
+    int32_t m, int32_t n, int32_t first)
+{
+    MCC_UNROLL_FULLY
+    for (int32_t r = first; r < 3; ++r) {
         {
             const mcc_vf c = acc[r][0] * mcc_vload(&x2[n]);
             mcc_vstore(&y0[(m + r) * 44 + n], mcc_vrelu((c + mcc_vload(&e0[n]))));
@@ -95,33 +132,12 @@ MCC_INLINE void net_k0_matmul_upper_3x24(
     }
 }
 
-MCC_INLINE void net_k0_matmul_lower_3x24(
-    mcc_vf (*acc)[3], const float *sizes, const float *MCC_RESTRICT x2, const float *MCC_RESTRICT e0,
-    float *MCC_RESTRICT y0, int32_t m, int32_t n)
+MCC_INLINE void net_k0_matmul_results_3x20(
+    mcc_vf (*acc)[3], const float *MCC_RESTRICT x2, const float *MCC_RESTRICT e0, float *MCC_RESTRICT y0,
+    int32_t m, int32_t n, int32_t first)
 {
     MCC_UNROLL_FULLY
-    for (int32_t r = 0; r < 3; ++r) {
-        {
-            const mcc_vf c = acc[r][0] * mcc_vload(&x2[n]) * mcc_vset(sizes[r]);
-            mcc_vstore(&y0[(m + r) * 44 + n], mcc_vrelu((c + mcc_vload(&e0[n]))));
-        }
-        {
-            const mcc_vf c = acc[r][1] * mcc_vload(&x2[n + 8]) * mcc_vset(sizes[r]);
-            mcc_vstore(&y0[(m + r) * 44 + n + 8], mcc_vrelu((c + mcc_vload(&e0[n + 8]))));
-        }
-        {
-            const mcc_vf c = acc[r][2] * mcc_vload(&x2[n + 16]) * mcc_vset(sizes[r]);
-            mcc_vstore(&y0[(m + r) * 44 + n + 16], mcc_vrelu((c + mcc_vload(&e0[n + 16]))));
-        }
-    }
-}
-
-MCC_INLINE void net_k0_matmul_upper_3x20(
-    mcc_vf (*acc)[3], const float *MCC_RESTRICT x2, const float *MCC_RESTRICT e0, float *MCC_RESTRICT y0, int32_t m,
-    int32_t n)
-{
-    MCC_UNROLL_FULLY
-    for (int32_t r = 0; r < 3; ++r) {
+    for (int32_t r = first; r < 3; ++r) {
         {
             const mcc_vf c = acc[r][0] * mcc_vload(&x2[n]);
             mcc_vstore(&y0[(m + r) * 44 + n], mcc_vrelu((c + mcc_vload(&e0[n]))));
@@ -132,27 +148,6 @@ MCC_INLINE void net_k0_matmul_upper_3x20(
         }
         {
             const mcc_vf c = acc[r][2] * mcc_vload(&x2[n + 16]);
-            mcc_vstore_n(&y0[(m + r) * 44 + n + 16], mcc_vrelu((c + mcc_vload_n(&e0[n + 16], 4))), 4);
-        }
-    }
-}
-
-MCC_INLINE void net_k0_matmul_lower_3x20(
-    mcc_vf (*acc)[3], const float *sizes, const float *MCC_RESTRICT x2, const float *MCC_RESTRICT e0,
-    float *MCC_RESTRICT y0, int32_t m, int32_t n)
-{
-    MCC_UNROLL_FULLY
-    for (int32_t r = 0; r < 3; ++r) {
-        {
-            const mcc_vf c = acc[r][0] * mcc_vload(&x2[n]) * mcc_vset(sizes[r]);
-            mcc_vstore(&y0[(m + r) * 44 + n], mcc_vrelu((c + mcc_vload(&e0[n]))));
-        }
-        {
-            const mcc_vf c = acc[r][1] * mcc_vload(&x2[n + 8]) * mcc_vset(sizes[r]);
-            mcc_vstore(&y0[(m + r) * 44 + n + 8], mcc_vrelu((c + mcc_vload(&e0[n + 8]))));
-        }
-        {
-            const mcc_vf c = acc[r][2] * mcc_vload(&x2[n + 16]) * mcc_vset(sizes[r]);
             mcc_vstore_n(&y0[(m + r) * 44 + n + 16], mcc_vrelu((c + mcc_vload_n(&e0[n + 16], 4))), 4);
         }
     }
@@ -177,50 +172,22 @@ static MCC_NOINLINE void net_k0_matmul_6x44(
 
     net_k0_matmul_add_3x3(acc, upper, 16, weights);
 
-    /* kept = A11 B11 */
-    MCC_UNROLL_FULLY
-    for (int32_t r = 0; r < 3; ++r) {
-        MCC_UNROLL_FULLY
-        for (int32_t i = 0; i < 3; ++i) {
-            kept[r][i] = acc[r][i];
-        }
-    }
+    net_k0_matmul_copy_3x3(kept, acc); /* A11 B11 */
     net_k0_matmul_add_3x3(acc, upper + 8, 16, weights + 192);
 
-    /* C11 = A11 B11 + A12 B21 */
-    net_k0_matmul_upper_3x24(acc, x2, e0, y0, m, n);
+    net_k0_matmul_results_3x24(acc, x2, e0, y0, m, n, 0);
 
-    MCC_UNROLL_FULLY
-    for (int32_t r = 0; r < 3; ++r) {
-        MCC_UNROLL_FULLY
-        for (int32_t i = 0; i < 3; ++i) {
-            acc[r][i] = kept[r][i];
-        }
-    }
+    net_k0_matmul_copy_3x3(acc, kept);
     net_k0_matmul_add_3x3(acc, sums + 48, 16, weights + 384);
 
-    /* kept = A11 B11 + s2 t2 */
-    MCC_UNROLL_FULLY
-    for (int32_t r = 0; r < 3; ++r) {
-        MCC_UNROLL_FULLY
-        for (int32_t i = 0; i < 3; ++i) {
-            kept[r][i] = acc[r][i];
-        }
-    }
+    net_k0_matmul_copy_3x3(kept, acc); /* A11 B11 + s2 t2 */
     net_k0_matmul_add_3x3(acc, sums + 96, 16, weights + 576);
 
-    /* more = kept + s3 t3 */
-    MCC_UNROLL_FULLY
-    for (int32_t r = 0; r < 3; ++r) {
-        MCC_UNROLL_FULLY
-        for (int32_t i = 0; i < 3; ++i) {
-            more[r][i] = acc[r][i];
-        }
-    }
+    net_k0_matmul_copy_3x3(more, acc); /* A11 B11 + s2 t2 + s3 t3 */
     net_k0_matmul_add_3x3(acc, sums + 192, 16, weights + 768);
 
-    /* C21 = kept + s3 t3 + A22 t4 */
-    net_k0_matmul_lower_3x24(acc, sizes, x2, e0, y0, m + 3, n);
+    net_k0_matmul_scale_3x3(acc, sizes);
+    net_k0_matmul_results_3x24(acc, x2, e0, y0, m + 3, n, 0);
 
     MCC_UNROLL_FULLY
     for (int32_t r = 0; r < 3; ++r) {
@@ -231,32 +198,20 @@ static MCC_NOINLINE void net_k0_matmul_6x44(
     }
     net_k0_matmul_add_3x3(acc, sums, 16, weights + 960);
 
-    /* C22 = more + s1 t1 */
-    MCC_UNROLL_FULLY
-    for (int32_t r = 0; r < 3; ++r) {
-        MCC_UNROLL_FULLY
-        for (int32_t i = 0; i < 3; ++i) {
-            more[r][i] += acc[r][i];
-            acc[r][i] += kept[r][i];
-        }
-    }
+    net_k0_matmul_sum_3x3(more, acc); /* and s1 t1 */
+    net_k0_matmul_sum_3x3(acc, kept);
     net_k0_matmul_add_3x3(acc, sums + 144, 16, weights + 1152);
 
-    /* C12 = kept + s1 t1 + s4 B22 */
-    net_k0_matmul_upper_3x20(acc, x2, e0, y0, m, n + 24);
+    net_k0_matmul_results_3x20(acc, x2, e0, y0, m, n + 24, 0);
 
-    MCC_UNROLL_FULLY
-    for (int32_t r = 0; r < 3; ++r) {
-        MCC_UNROLL_FULLY
-        for (int32_t i = 0; i < 3; ++i) {
-            acc[r][i] = more[r][i];
-        }
-    }
-    net_k0_matmul_lower_3x20(acc, sizes, x2, e0, y0, m + 3, n + 24);
+    net_k0_matmul_copy_3x3(acc, more);
+    net_k0_matmul_scale_3x3(acc, sizes);
+    net_k0_matmul_results_3x20(acc, x2, e0, y0, m + 3, n + 24, 0);
 }
 
 MCC_PLACE_CODE
-static void net_k0_matmul_sums_3(const float *MCC_RESTRICT x0, float *MCC_RESTRICT scratch, int32_t m, int32_t within)
+static MCC_NOINLINE void net_k0_matmul_sums_3(
+    const float *MCC_RESTRICT x0, float *MCC_RESTRICT scratch, int32_t m, int32_t within)
 {
     MCC_WRITES();
     for (int32_t r = 0; r < 2; ++r) {
@@ -319,12 +274,48 @@ MCC_INLINE void net_k0_matmul_add_2x3(mcc_vf (*acc)[3], const float *a, int32_t 
     }
 }
 
-MCC_INLINE void net_k0_matmul_upper_2x24(
-    mcc_vf (*acc)[3], const float *MCC_RESTRICT x2, const float *MCC_RESTRICT e0, float *MCC_RESTRICT y0, int32_t m,
-    int32_t n)
+MCC_PLACE_CODE
+MCC_INLINE void net_k0_matmul_copy_2x3(mcc_vf (*to)[3], mcc_vf (*from)[3])
 {
     MCC_UNROLL_FULLY
     for (int32_t r = 0; r < 2; ++r) {
+        MCC_UNROLL_FULLY
+        for (int32_t i = 0; i < 3; ++i) {
+            to[r][i] = from[r][i];
+        }
+    }
+}
+
+MCC_PLACE_CODE
+MCC_INLINE void net_k0_matmul_sum_2x3(mcc_vf (*to)[3], mcc_vf (*from)[3])
+{
+    MCC_UNROLL_FULLY
+    for (int32_t r = 0; r < 2; ++r) {
+        MCC_UNROLL_FULLY
+        for (int32_t i = 0; i < 3; ++i) {
+            to[r][i] += from[r][i];
+        }
+    }
+}
+
+MCC_PLACE_CODE
+MCC_INLINE void net_k0_matmul_scale_2x3(mcc_vf (*sums)[3], const float *by)
+{
+    MCC_UNROLL_FULLY
+    for (int32_t r = 0; r < 2; ++r) {
+        MCC_UNROLL_FULLY
+        for (int32_t i = 0; i < 3; ++i) {
+            sums[r][i] *= mcc_vset(by[r]);
+        }
+    }
+}
+
+MCC_INLINE void net_k0_matmul_results_2x24(
+    mcc_vf (*acc)[3], const float *MCC_RESTRICT x2, const float *MCC_RESTRICT e0, float *MCC_RESTRICT y0,
+    int32_t m, int32_t n, int32_t first)
+{
+    MCC_UNROLL_FULLY
+    for (int32_t r = first; r < 2; ++r) {
         {
             const mcc_vf c = acc[r][0] * mcc_vload(&x2[n]);
             mcc_vstore(&y0[(m + r) * 44 + n], mcc_vrelu((c + mcc_vload(&e0[n]))));
@@ -340,30 +331,12 @@ MCC_INLINE void net_k0_matmul_upper_2x24(
     }
 }
 
-MCC_INLINE void net_k0_matmul_lower_but_one_2x24(
-    mcc_vf (*acc)[3], const float *sizes, const float *MCC_RESTRICT x2, const float *MCC_RESTRICT e0,
-    float *MCC_RESTRICT y0, int32_t m, int32_t n)
-{
-    {
-        const mcc_vf c = acc[1][0] * mcc_vload(&x2[n]) * mcc_vset(sizes[1]);
-        mcc_vstore(&y0[(m + 1) * 44 + n], mcc_vrelu((c + mcc_vload(&e0[n]))));
-    }
-    {
-        const mcc_vf c = acc[1][1] * mcc_vload(&x2[n + 8]) * mcc_vset(sizes[1]);
-        mcc_vstore(&y0[(m + 1) * 44 + n + 8], mcc_vrelu((c + mcc_vload(&e0[n + 8]))));
-    }
-    {
-        const mcc_vf c = acc[1][2] * mcc_vload(&x2[n + 16]) * mcc_vset(sizes[1]);
-        mcc_vstore(&y0[(m + 1) * 44 + n + 16], mcc_vrelu((c + mcc_vload(&e0[n + 16]))));
-    }
-}
-
-MCC_INLINE void net_k0_matmul_upper_2x20(
-    mcc_vf (*acc)[3], const float *MCC_RESTRICT x2, const float *MCC_RESTRICT e0, float *MCC_RESTRICT y0, int32_t m,
-    int32_t n)
+MCC_INLINE void net_k0_matmul_results_2x20(
+    mcc_vf (*acc)[3], const float *MCC_RESTRICT x2, const float *MCC_RESTRICT e0, float *MCC_RESTRICT y0,
+    int32_t m, int32_t n, int32_t first)
 {
     MCC_UNROLL_FULLY
-    for (int32_t r = 0; r < 2; ++r) {
+    for (int32_t r = first; r < 2; ++r) {
         {
             const mcc_vf c = acc[r][0] * mcc_vload(&x2[n]);
             mcc_vstore(&y0[(m + r) * 44 + n], mcc_vrelu((c + mcc_vload(&e0[n]))));
@@ -376,24 +349,6 @@ MCC_INLINE void net_k0_matmul_upper_2x20(
             const mcc_vf c = acc[r][2] * mcc_vload(&x2[n + 16]);
             mcc_vstore_n(&y0[(m + r) * 44 + n + 16], mcc_vrelu((c + mcc_vload_n(&e0[n + 16], 4))), 4);
         }
-    }
-}
-
-MCC_INLINE void net_k0_matmul_lower_but_one_2x20(
-    mcc_vf (*acc)[3], const float *sizes, const float *MCC_RESTRICT x2, const float *MCC_RESTRICT e0,
-    float *MCC_RESTRICT y0, int32_t m, int32_t n)
-{
-    {
-        const mcc_vf c = acc[1][0] * mcc_vload(&x2[n]) * mcc_vset(sizes[1]);
-        mcc_vstore(&y0[(m + 1) * 44 + n], mcc_vrelu((c + mcc_vload(&e0[n]))));
-    }
-    {
-        const mcc_vf c = acc[1][1] * mcc_vload(&x2[n + 8]) * mcc_vset(sizes[1]);
-        mcc_vstore(&y0[(m + 1) * 44 + n + 8], mcc_vrelu((c + mcc_vload(&e0[n + 8]))));
-    }
-    {
-        const mcc_vf c = acc[1][2] * mcc_vload(&x2[n + 16]) * mcc_vset(sizes[1]);
-        mcc_vstore_n(&y0[(m + 1) * 44 + n + 16], mcc_vrelu((c + mcc_vload_n(&e0[n + 16], 4))), 4);
     }
 }
 
@@ -416,50 +371,22 @@ static MCC_NOINLINE void net_k0_matmul_3x44(
 
     net_k0_matmul_add_2x3(acc, upper, 16, weights);
 
-    /* kept = A11 B11 */
-    MCC_UNROLL_FULLY
-    for (int32_t r = 0; r < 2; ++r) {
-        MCC_UNROLL_FULLY
-        for (int32_t i = 0; i < 3; ++i) {
-            kept[r][i] = acc[r][i];
-        }
-    }
+    net_k0_matmul_copy_2x3(kept, acc); /* A11 B11 */
     net_k0_matmul_add_2x3(acc, upper + 8, 16, weights + 192);
 
-    /* C11 = A11 B11 + A12 B21 */
-    net_k0_matmul_upper_2x24(acc, x2, e0, y0, m, n);
+    net_k0_matmul_results_2x24(acc, x2, e0, y0, m, n, 0);
 
-    MCC_UNROLL_FULLY
-    for (int32_t r = 0; r < 2; ++r) {
-        MCC_UNROLL_FULLY
-        for (int32_t i = 0; i < 3; ++i) {
-            acc[r][i] = kept[r][i];
-        }
-    }
+    net_k0_matmul_copy_2x3(acc, kept);
     net_k0_matmul_add_2x3(acc, sums + 32, 16, weights + 384);
 
-    /* kept = A11 B11 + s2 t2 */
-    MCC_UNROLL_FULLY
-    for (int32_t r = 0; r < 2; ++r) {
-        MCC_UNROLL_FULLY
-        for (int32_t i = 0; i < 3; ++i) {
-            kept[r][i] = acc[r][i];
-        }
-    }
+    net_k0_matmul_copy_2x3(kept, acc); /* A11 B11 + s2 t2 */
     net_k0_matmul_add_2x3(acc, sums + 64, 16, weights + 576);
 
-    /* more = kept + s3 t3 */
-    MCC_UNROLL_FULLY
-    for (int32_t r = 0; r < 2; ++r) {
-        MCC_UNROLL_FULLY
-        for (int32_t i = 0; i < 3; ++i) {
-            more[r][i] = acc[r][i];
-        }
-    }
+    net_k0_matmul_copy_2x3(more, acc); /* A11 B11 + s2 t2 + s3 t3 */
     net_k0_matmul_add_2x3(acc, sums + 128, 16, weights + 768);
 
-    /* C21 = kept + s3 t3 + A22 t4 */
-    net_k0_matmul_lower_but_one_2x24(acc, sizes, x2, e0, y0, m + 1, n);
+    net_k0_matmul_scale_2x3(acc, sizes);
+    net_k0_matmul_results_2x24(acc, x2, e0, y0, m + 1, n, 1);
 
     MCC_UNROLL_FULLY
     for (int32_t r = 0; r < 2; ++r) {
@@ -470,28 +397,15 @@ static MCC_NOINLINE void net_k0_matmul_3x44(
     }
     net_k0_matmul_add_2x3(acc, sums, 16, weights + 960);
 
-    /* C22 = more + s1 t1 */
-    MCC_UNROLL_FULLY
-    for (int32_t r = 0; r < 2; ++r) {
-        MCC_UNROLL_FULLY
-        for (int32_t i = 0; i < 3; ++i) {
-            more[r][i] += acc[r][i];
-            acc[r][i] += kept[r][i];
-        }
-    }
+    net_k0_matmul_sum_2x3(more, acc); /* and s1 t1 */
+    net_k0_matmul_sum_2x3(acc, kept);
     net_k0_matmul_add_2x3(acc, sums + 96, 16, weights + 1152);
 
-    /* C12 = kept + s1 t1 + s4 B22 */
-    net_k0_matmul_upper_2x20(acc, x2, e0, y0, m, n + 24);
+    net_k0_matmul_results_2x20(acc, x2, e0, y0, m, n + 24, 0);
 
-    MCC_UNROLL_FULLY
-    for (int32_t r = 0; r < 2; ++r) {
-        MCC_UNROLL_FULLY
-        for (int32_t i = 0; i < 3; ++i) {
-            acc[r][i] = more[r][i];
-        }
-    }
-    net_k0_matmul_lower_but_one_2x20(acc, sizes, x2, e0, y0, m + 1, n + 24);
+    net_k0_matmul_copy_2x3(acc, more);
+    net_k0_matmul_scale_2x3(acc, sizes);
+    net_k0_matmul_results_2x20(acc, x2, e0, y0, m + 1, n + 24, 1);
 }
 
 MCC_PLACE_CODE

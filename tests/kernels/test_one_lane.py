@@ -21,8 +21,8 @@ from tests.kernels.test_variants import CASES, inputs_of, kernels_of, library, o
 from tests.support.opcases import Built, CaseLibrary, mismatch
 from tests.support.targets import ONE_LANE
 
-NO_LANES = {"map.vector", "conv.direct", "conv.winograd", "matmul_quantised.words", "topk.radix", "topk.ranks",
-            "softmax.hard", "arg_reduce.vector"}
+NO_LANES = {"map.vector", "conv.direct", "conv.winograd", "matmul.strassen", "matmul_quantised.words", "topk.radix",
+            "topk.ranks", "softmax.hard", "arg_reduce.vector"}
 """Kernels that are not for it: loops that need no vectors, and what takes memory to be fast."""
 KERNELS = sorted({c.kernel for c in CASES} - NO_LANES)
 
