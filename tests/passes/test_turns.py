@@ -12,6 +12,9 @@ from onnx import helper, numpy_helper
 import mccompile
 from mccompile import driver
 from mccompile.driver import Options
+from mccompile.ir.graph_text import parse_graph
+from mccompile.ops.registry import lookup
+from mccompile.passes.rows.turns import gates
 from tests.support.judge import plain_session
 from tests.support.small_models import Maker
 
@@ -110,3 +113,17 @@ def test_gates_of_all_turns_never_exist_where_memory_is_short(tmp_path: Path) ->
     for name, given in (("small", {"target": "cortex-m4"}), ("short", {"target": "x86-64-v3", "ram": 2 * rest})):
         peak = mccompile.compile(path, tmp_path / name, **given).report["memory"]["peak_bytes"]  # type: ignore[arg-type]
         assert peak < rest + gates / 8
+
+
+GATES_OF_ONE_NODE = """graph @g(%x: f32[8,1,4]) {
+  %r = const : f32[2,2] ; sha256=0
+  %a, %b = split(%x) {axis=2, sizes=(2, 2)} : f32[8,1,2], f32[8,1,2]
+  %y = rnn(%a, %r, _, _) {outputs=("y",), reverse=False, f={tanh(x0)}} : f32[8,1,2]
+  %z = rnn(%b, %r, _, _) {outputs=("y",), reverse=False, f={tanh(x0)}} : f32[8,1,2]
+  return %y, %z
+}
+"""
+
+
+def test_gates_of_several_cells_that_one_node_makes_are_no_product_of_rows() -> None:
+    assert list(gates(parse_graph(GATES_OF_ONE_NODE, lookup))) == []

@@ -78,7 +78,7 @@ def _seen(pattern: Is, r: Rewriter, node: Node | None) -> Match | None:
 def _repeated(r: Rewriter, value: Value | None) -> _Repeated | None:
     """How the heads of a value are repeated; None if they are not."""
     steps: list[Node] = []
-    while (node := r.producer(value)) is not None and value is not None and _each_head(r, node):
+    while (node := r.producer(value)) is not None and value is not None and _each_head(r, node, value):
         steps.insert(0, node)
         value = node.operands[0]
     if value is None or node is None or _seen(_JOINED, r, node) is None:
@@ -99,14 +99,15 @@ def _repeated(r: Rewriter, value: Value | None) -> _Repeated | None:
     return _Repeated(one, times, tuple(steps))
 
 
-def _each_head(r: Rewriter, node: Node) -> bool:
-    """Whether a node, for one reader, does the same to each head: maps one operand, or turns rows to columns."""
-    if len(node.inputs) != 1 or node.pre or node.post or not r.is_private(node.result):
+def _each_head(r: Rewriter, node: Node, value: Value) -> bool:
+    """Whether the node that makes a value, for one reader, does the same to each head: maps one operand, or turns
+    rows to columns."""
+    if len(node.inputs) != 1 or node.pre or node.post or not r.is_private(value):
         return False
     turned = _seen(_TURNED, r, node)
     if turned is not None:
-        return turned.op(Transpose, "turned").perm == _last_turned(node.result.type.rank)
-    return _seen(_MAPPED, r, node) is not None and node.inputs[0].type.shape == node.result.type.shape
+        return turned.op(Transpose, "turned").perm == _last_turned(value.type.rank)
+    return _seen(_MAPPED, r, node) is not None and node.inputs[0].type.shape == value.shape
 
 
 def _last_turned(rank: int) -> tuple[int, ...]:

@@ -76,11 +76,14 @@ def gates(graph: Graph) -> Iterator[Gates]:
         if carried is None or cell.operands[carried.lengths] is not None or 0 in cell.pre or cell.post:
             continue
         between: list[Node] = []
-        node = r.producer(cell.operands[0])
+        value = cell.operands[0]
+        node = r.producer(value)
         while node is not None and node.op.keeps_order and is_plain(node) and r.is_private(node.result):
             between.append(node)
-            node = r.producer(node.operands[0])
-        if node is not None and r.is_private(node.result) and _by_rows(graph, node, cell, carried):
+            value = node.operands[0]
+            node = r.producer(value)
+        private = value is not None and r.is_private(value)
+        if node is not None and private and _by_rows(graph, node, cell, carried):
             found = Gates(cell, carried, node, tuple(reversed(between)))
             if found.blocks():
                 yield found
