@@ -30,7 +30,10 @@ def jitter_weights(model: bytes, seed: int = 0) -> bytes:
             array = numpy_helper.to_array(tensor)
             if array.size >= _WEIGHTS:
                 toward = np.where(rng.integers(0, 2, array.shape) > 0, np.float32(np.inf), np.float32(-np.inf))
-                moved = np.where(np.isfinite(array) & (array != 0), np.nextafter(array, toward), array)
+                with np.errstate(over="ignore"):
+                    moved = np.nextafter(array, toward)
+                # The largest float, of masks say, has no neighbour but infinity, which would be another network.
+                moved = np.where(np.isfinite(array) & np.isfinite(moved) & (array != 0), moved, array)
                 name = tensor.name
                 tensor.CopyFrom(numpy_helper.from_array(moved.astype(np.float32), name))
     return serialize(proto)
