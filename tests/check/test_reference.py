@@ -20,6 +20,7 @@ from mccompile.importer.labels import Legend
 from mccompile.ir.errors import CompileError
 from mccompile.ir.types import DTYPES, TensorType
 from tests.check.conftest import save, small_net
+from tests.support.targets import WIDE, needs_target
 
 F32, I64 = TensorProto.FLOAT, TensorProto.INT64
 
@@ -318,3 +319,14 @@ def test_what_is_unsure_is_judged_by_more_draws(tmp_path: Path) -> None:
     moved = once.values["x48"] + np.float32(0.9) * often.noise["x48"].astype(np.float32) * 8
     assert not compare("y", moved, once.values["x48"], once.noise["x48"]).ok
     assert compare("y", moved, once.values["x48"], often.noise["x48"]).ok
+
+
+@pytest.mark.parametrize("target", WIDE)
+def test_whole_numbers_reach_golden_tests_as_they_are(target: str, tmp_path: Path) -> None:
+    """gcc 12.2 copies three ones and five zeros of int64, where it knows them, as eight ones with AVX-512."""
+    needs_target(target)
+    x = np.array([1, 1, 1, 0, 0, 0, 0, 0, 0, 1, 1, 1], dtype=np.int64)
+    ports = {"x": (TensorProto.INT64, [12])}, {"y": (TensorProto.INT64, [12])}
+    path = save(tmp_path / "m.onnx", [helper.make_node("Add", ["x", "x"], ["y"])], *ports)
+    result = check(path, Options(target=target), inputs={"x": x}, golden=True)
+    assert result.ok, result.lines()
