@@ -42,6 +42,14 @@ def _parts(n: Net) -> Sequence[str]:
     return [n.conv(n("Concat", *made, axis=1), (36, 64, 1, 1))]
 
 
+def _one_row(n: Net) -> Sequence[str]:
+    """Rows that are all one, and blocks of rows that are."""
+    x = n("Neg", n.input(2, 24))
+    repeated = n("Gather", x, n.ints(1, 1, 1, 1, 1), axis=0)
+    blocks = n("Expand", n("Neg", n.input(1, 6, 24)), n.ints(3, 6, 24))
+    return [n("MatMul", repeated, n.weight(24, 40)), n("Relu", n("MatMul", blocks, n.weight(24, 33)))]
+
+
 def _columns_apart(n: Net) -> Sequence[str]:
     """Columns of three magnitudes, and some of zeros."""
     w = n.rng.uniform(-1, 1, (32, 80)).astype("float32")
@@ -64,5 +72,6 @@ STRASSEN = [
     *(pixels((2, 24, 5, 7), 33, tail) for tail in ("residual", "masks", "swish")),
     pixels((1, 20, 19), 36, "residual"),
     VariantCase("strassen _parts", KERNEL, _parts, "conv", channels_last=True, tolerance=TOLERANCE),
+    VariantCase("strassen _one_row", KERNEL, _one_row, "matmul", tolerance=TOLERANCE),
     VariantCase("strassen _columns_apart", KERNEL, _columns_apart, "matmul", tolerance=TOLERANCE),
 ]
