@@ -198,12 +198,15 @@ def _row(name: str, workers: Sequence[Worker], bursts: list[list[dict[str, Any]]
 
 
 def _difference(folder: Path) -> float:
-    """The largest difference from unoptimised onnxruntime, relative to the largest element of the output."""
+    """The largest difference from unoptimised onnxruntime, relative to the largest element of the output; of
+    outputs that are arrays of numbers."""
     worst = 0.0
-    with np.load(folder / "mccompile.npz") as ours, np.load(folder / "onnxruntime.npz") as theirs:
+    files = [folder / f"{engine}.npz" for engine in ("mccompile", "onnxruntime")]
+    with np.load(files[0], allow_pickle=True) as ours, np.load(files[1], allow_pickle=True) as theirs:
         for name in ours.files:
-            a, b = ours[name].astype(np.float64), theirs[name].astype(np.float64)
-            if a.size:
+            a, b = ours[name], theirs[name]
+            if a.size and {a.dtype.kind, b.dtype.kind} <= set("biuf"):
+                a, b = a.astype(np.float64), b.astype(np.float64)
                 worst = max(worst, float(np.abs(a - b).max() / max(np.abs(b).max(), 1e-30)))
     return worst
 

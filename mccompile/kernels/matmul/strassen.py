@@ -75,7 +75,7 @@ from mccompile.ops.matmul import MatMul
 from mccompile.targets.target import Target
 
 PRODUCTS = 7
-INEXACT = 1.03
+INEXACT = 1.05
 """What fewer weights and more digits are worth: it counts for that much more than it takes."""
 HIDDEN = 2.0
 """So many times what it takes to bring weights from memory the products by them have to take, or they wait: hardware
@@ -390,6 +390,8 @@ def _cycles(tile: StrassenTile, rows: int, columns: int, steps: int, target: Tar
     machine, half = target.machine, steps // 2
     weights = packed_floats(tile, columns, steps) * F32.nbytes
     total = (weights - steps * columns * F32.nbytes) / machine.l3_rate
+    if (operand := rows * steps * F32.nbytes) > machine.l2 // 2:  # what makes sums of it has nothing to do meanwhile
+        total += operand / machine.l3_rate
     for chunk in tile.chunks_m(rows):
         one = 0.0
         for d in tile.tiles_m(chunk.size):
