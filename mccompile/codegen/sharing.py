@@ -98,7 +98,7 @@ def _compacted(steps: Sequence[Step], joins: Sequence[_Shared], printer: Printer
     return out
 
 
-VECTORS = ("conv.depthwise", "conv.channels", "matmul.packed")
+VECTORS = ("conv.depthwise", "conv.channels", "matmul.packed", "matmul.strassen")
 """Kernels of vectors that may share their numbers; of others, what is in which register depends on extents."""
 
 

@@ -18,7 +18,7 @@ static MCC_NOINLINE void net_k0_matmul_sums_6(
     for (int32_t r = 0; r < 3; ++r) {
         const float *upper = &x0[(m + r) * 16];
         const float *lower = upper + 48;
-        float *sums = &scratch[(within / 2) * 80 + r * 16];
+        float *sums = &scratch[(within / 2) * 112 + r * 16];
         mcc_vf upper_size = mcc_vset(0.0f);
         mcc_vf lower_size = mcc_vset(0.0f);
         for (int32_t k = 0; k < 16; k += 8) {
@@ -33,7 +33,7 @@ static MCC_NOINLINE void net_k0_matmul_sums_6(
         const float size = mcc_vtop(lower_size);
         const float factor = mcc_power_apart(mcc_vtop(upper_size), size);
         const mcc_vf power = mcc_vset(factor);
-        scratch[within / 2 + r + 400] = (size > 0.0f) ? 1.0f / factor : 0.0f;
+        scratch[within / 2 + r + 560] = (size > 0.0f) ? 1.0f / factor : 0.0f;
         {
             const int32_t k = 0;
             {
@@ -43,126 +43,26 @@ static MCC_NOINLINE void net_k0_matmul_sums_6(
                 const mcc_vf a22 = mcc_vload(lower + k + 8) * power;
                 const mcc_vf s1 = a21 + a22;
                 const mcc_vf s2 = s1 - a11;
-                mcc_vstore(sums + k, s1);
-                mcc_vstore(sums + k + 48, s2);
-                mcc_vstore(sums + k + 96, a11 - a21);
-                mcc_vstore(sums + k + 144, a12 - s2);
+                mcc_vstore(sums + k, a11);
+                mcc_vstore(sums + k + 48, a12);
+                mcc_vstore(sums + k + 96, s2);
+                mcc_vstore(sums + k + 144, a11 - a21);
                 mcc_vstore(sums + k + 192, a22);
+                mcc_vstore(sums + k + 240, s1);
+                mcc_vstore(sums + k + 288, a12 - s2);
             }
-        }
-    }
-}
-
-MCC_INLINE void net_k0_matmul_add_3x3(mcc_vf (*acc)[3], const float *a, int32_t apart, const float *w)
-{
-    MCC_UNROLL
-    for (int32_t i = 0; i < 8; ++i) {
-        MCC_BARRIER();
-        const mcc_vf w0 = mcc_vload(w);
-        const mcc_vf w1 = mcc_vload(w + 8);
-        const mcc_vf w2 = mcc_vload(w + 16);
-
-        MCC_UNROLL_FULLY
-        for (int32_t r = 0; r < 3; ++r) {
-            const mcc_vf s = mcc_vset(a[r * apart]);
-            acc[r][0] = mcc_vfma(s, w0, acc[r][0]);
-            acc[r][1] = mcc_vfma(s, w1, acc[r][1]);
-            acc[r][2] = mcc_vfma(s, w2, acc[r][2]);
-        }
-
-        a += 1;
-        w += 24;
-    }
-}
-
-MCC_PLACE_CODE
-MCC_INLINE void net_k0_matmul_copy_3x3(mcc_vf (*to)[3], mcc_vf (*from)[3])
-{
-    MCC_UNROLL_FULLY
-    for (int32_t r = 0; r < 3; ++r) {
-        MCC_UNROLL_FULLY
-        for (int32_t i = 0; i < 3; ++i) {
-            to[r][i] = from[r][i];
-        }
-    }
-}
-
-MCC_PLACE_CODE
-MCC_INLINE void net_k0_matmul_sum_3x3(mcc_vf (*to)[3], mcc_vf (*from)[3])
-{
-    MCC_UNROLL_FULLY
-    for (int32_t r = 0; r < 3; ++r) {
-        MCC_UNROLL_FULLY
-        for (int32_t i = 0; i < 3; ++i) {
-            to[r][i] += from[r][i];
-        }
-    }
-}
-
-MCC_PLACE_CODE
-MCC_INLINE void net_k0_matmul_scale_3x3(mcc_vf (*sums)[3], const float *by)
-{
-    MCC_UNROLL_FULLY
-    for (int32_t r = 0; r < 3; ++r) {
-        MCC_UNROLL_FULLY
-        for (int32_t i = 0; i < 3; ++i) {
-            sums[r][i] *= mcc_vset(by[r]);
-        }
-    }
-}
-
-MCC_INLINE void net_k0_matmul_results_3x24(
-    mcc_vf (*acc)[3], const float *MCC_RESTRICT x2, const float *MCC_RESTRICT e0, float *MCC_RESTRICT y0,
-    int32_t m, int32_t n, int32_t first)
-{
-    MCC_UNROLL_FULLY
-    for (int32_t r = first; r < 3; ++r) {
-        {
-            const mcc_vf c = acc[r][0] * mcc_vload(&x2[n]);
-            mcc_vstore(&y0[(m + r) * 44 + n], mcc_vrelu((c + mcc_vload(&e0[n]))));
-        }
-        {
-            const mcc_vf c = acc[r][1] * mcc_vload(&x2[n + 8]);
-            mcc_vstore(&y0[(m + r) * 44 + n + 8], mcc_vrelu((c + mcc_vload(&e0[n + 8]))));
-        }
-        {
-            const mcc_vf c = acc[r][2] * mcc_vload(&x2[n + 16]);
-            mcc_vstore(&y0[(m + r) * 44 + n + 16], mcc_vrelu((c + mcc_vload(&e0[n + 16]))));
-        }
-    }
-}
-
-MCC_INLINE void net_k0_matmul_results_3x20(
-    mcc_vf (*acc)[3], const float *MCC_RESTRICT x2, const float *MCC_RESTRICT e0, float *MCC_RESTRICT y0,
-    int32_t m, int32_t n, int32_t first)
-{
-    MCC_UNROLL_FULLY
-    for (int32_t r = first; r < 3; ++r) {
-        {
-            const mcc_vf c = acc[r][0] * mcc_vload(&x2[n]);
-            mcc_vstore(&y0[(m + r) * 44 + n], mcc_vrelu((c + mcc_vload(&e0[n]))));
-        }
-        {
-            const mcc_vf c = acc[r][1] * mcc_vload(&x2[n + 8]);
-            mcc_vstore(&y0[(m + r) * 44 + n + 8], mcc_vrelu((c + mcc_vload(&e0[n + 8]))));
-        }
-        {
-            const mcc_vf c = acc[r][2] * mcc_vload(&x2[n + 16]);
-            mcc_vstore_n(&y0[(m + r) * 44 + n + 16], mcc_vrelu((c + mcc_vload_n(&e0[n + 16], 4))), 4);
         }
     }
 }
 
 MCC_PLACE_CODE
 static MCC_NOINLINE void net_k0_matmul_6x44(
-    const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, const float *MCC_RESTRICT x2,
-    const float *MCC_RESTRICT e0, float *MCC_RESTRICT y0, float *MCC_RESTRICT scratch, int32_t m, int32_t n,
-    int32_t within)
+    const float *MCC_RESTRICT x1, const float *MCC_RESTRICT x2, const float *MCC_RESTRICT e0, float *MCC_RESTRICT y0,
+    float *MCC_RESTRICT scratch, int32_t m, int32_t n, int32_t within)
 {
     MCC_WRITES();
-    const float *upper = &x0[m * 16];
-    const float *sums = &scratch[(within / 2) * 80];
-    const float *sizes = &scratch[within / 2 + 400];
+    const float *sums = &scratch[(within / 2) * 112];
+    const float *sizes = &scratch[within / 2 + 560];
     const float *weights = &x1[n / 48 * 1344];
     mcc_vf kept[3][3];
     mcc_vf more[3][3];
@@ -170,43 +70,116 @@ static MCC_NOINLINE void net_k0_matmul_6x44(
     MCC_IN_MEMORY(more);
     mcc_vf acc[3][3] = { { { 0.0f } } };
 
-    net_k0_matmul_add_3x3(acc, upper, 16, weights);
+    for (int32_t step = 0; step < 8; ++step) {
+        if (step < 7) {
+            const float *a = sums + step * 48;
+            const float *w = weights + step * 192;
+            MCC_UNROLL
+            for (int32_t i = 0; i < 8; ++i) {
+                MCC_BARRIER();
+                const mcc_vf w0 = mcc_vload(w);
+                const mcc_vf w1 = mcc_vload(w + 8);
+                const mcc_vf w2 = mcc_vload(w + 16);
 
-    net_k0_matmul_copy_3x3(kept, acc); /* A11 B11 */
-    net_k0_matmul_add_3x3(acc, upper + 8, 16, weights + 192);
+                MCC_UNROLL_FULLY
+                for (int32_t r = 0; r < 3; ++r) {
+                    const mcc_vf s = mcc_vset(a[r * 16]);
+                    acc[r][0] = mcc_vfma(s, w0, acc[r][0]);
+                    acc[r][1] = mcc_vfma(s, w1, acc[r][1]);
+                    acc[r][2] = mcc_vfma(s, w2, acc[r][2]);
+                }
 
-    net_k0_matmul_results_3x24(acc, x2, e0, y0, m, n, 0);
+                a += 1;
+                w += 24;
+            }
+        }
+        if ((step == 0) || (step == 2)) { /* A11 B11, then A11 B11 + s2 t2 */
+            MCC_UNROLL_FULLY
+            for (int32_t r = 0; r < 3; ++r) {
+                MCC_UNROLL_FULLY
+                for (int32_t i = 0; i < 3; ++i) {
+                    kept[r][i] = acc[r][i];
+                }
+            }
+        } else if (step == 3) { /* A11 B11 + s2 t2 + s3 t3 */
+            MCC_UNROLL_FULLY
+            for (int32_t r = 0; r < 3; ++r) {
+                MCC_UNROLL_FULLY
+                for (int32_t i = 0; i < 3; ++i) {
+                    more[r][i] = acc[r][i];
+                }
+            }
+        } else if (step == 5) { /* s1 t1 is a part of both */
+            MCC_UNROLL_FULLY
+            for (int32_t r = 0; r < 3; ++r) {
+                MCC_UNROLL_FULLY
+                for (int32_t i = 0; i < 3; ++i) {
+                    more[r][i] += acc[r][i];
+                    acc[r][i] += kept[r][i];
+                }
+            }
+        } else { /* C11, C21, C12, C22 */
+            const int32_t below = (step == 4) || (step == 7);
 
-    net_k0_matmul_copy_3x3(acc, kept);
-    net_k0_matmul_add_3x3(acc, sums + 48, 16, weights + 384);
-
-    net_k0_matmul_copy_3x3(kept, acc); /* A11 B11 + s2 t2 */
-    net_k0_matmul_add_3x3(acc, sums + 96, 16, weights + 576);
-
-    net_k0_matmul_copy_3x3(more, acc); /* A11 B11 + s2 t2 + s3 t3 */
-    net_k0_matmul_add_3x3(acc, sums + 192, 16, weights + 768);
-
-    net_k0_matmul_scale_3x3(acc, sizes);
-    net_k0_matmul_results_3x24(acc, x2, e0, y0, m + 3, n, 0);
-
-    MCC_UNROLL_FULLY
-    for (int32_t r = 0; r < 3; ++r) {
-        MCC_UNROLL_FULLY
-        for (int32_t i = 0; i < 3; ++i) {
-            acc[r][i] = mcc_vset(0.0f);
+            if (below != 0) {
+                MCC_UNROLL_FULLY
+                for (int32_t r = 0; r < 3; ++r) {
+                    MCC_UNROLL_FULLY
+                    for (int32_t i = 0; i < 3; ++i) {
+                        acc[r][i] *= mcc_vset(sizes[r]);
+                    }
+                }
+            }
+            if (step < 5) {
+                MCC_UNROLL_FULLY
+                for (int32_t r = 0; r < 3; ++r) {
+                    const mcc_vf c0 = acc[r][0] * mcc_vload(&x2[n]);
+                    mcc_vstore(&y0[(m + below * 3 + r) * 44 + n], mcc_vrelu((c0 + mcc_vload(&e0[n]))));
+                    const mcc_vf c1 = acc[r][1] * mcc_vload(&x2[n + 8]);
+                    mcc_vstore(&y0[(m + below * 3 + r) * 44 + n + 8], mcc_vrelu((c1 + mcc_vload(&e0[n + 8]))));
+                    const mcc_vf c2 = acc[r][2] * mcc_vload(&x2[n + 16]);
+                    mcc_vstore(&y0[(m + below * 3 + r) * 44 + n + 16], mcc_vrelu((c2 + mcc_vload(&e0[n + 16]))));
+                }
+            } else {
+                MCC_UNROLL_FULLY
+                for (int32_t r = 0; r < 3; ++r) {
+                    const mcc_vf c0 = acc[r][0] * mcc_vload(&x2[(n + 24)]);
+                    mcc_vstore(&y0[(m + below * 3 + r) * 44 + (n + 24)], mcc_vrelu((c0 + mcc_vload(&e0[(n + 24)]))));
+                    const mcc_vf c1 = acc[r][1] * mcc_vload(&x2[(n + 24) + 8]);
+                    mcc_vstore(&y0[(m + below * 3 + r) * 44 + (n + 24) + 8],
+                        mcc_vrelu((c1 + mcc_vload(&e0[(n + 24) + 8]))));
+                    const mcc_vf c2 = acc[r][2] * mcc_vload(&x2[(n + 24) + 16]);
+                    mcc_vstore_n(&y0[(m + below * 3 + r) * 44 + (n + 24) + 16],
+                        mcc_vrelu((c2 + mcc_vload_n(&e0[(n + 24) + 16], 4))), 4);
+                }
+            }
+            if (step == 1) {
+                MCC_UNROLL_FULLY
+                for (int32_t r = 0; r < 3; ++r) {
+                    MCC_UNROLL_FULLY
+                    for (int32_t i = 0; i < 3; ++i) {
+                        acc[r][i] = kept[r][i];
+                    }
+                }
+            } else if (step == 4) {
+                MCC_UNROLL_FULLY
+                for (int32_t r = 0; r < 3; ++r) {
+                    MCC_UNROLL_FULLY
+                    for (int32_t i = 0; i < 3; ++i) {
+                        acc[r][i] = mcc_vset(0.0f);
+                    }
+                }
+            } else if (step == 6) {
+                MCC_UNROLL_FULLY
+                for (int32_t r = 0; r < 3; ++r) {
+                    MCC_UNROLL_FULLY
+                    for (int32_t i = 0; i < 3; ++i) {
+                        acc[r][i] = more[r][i];
+                    }
+                }
+            }
         }
     }
-    net_k0_matmul_add_3x3(acc, sums, 16, weights + 960);
-
-    net_k0_matmul_sum_3x3(more, acc); /* and s1 t1 */
-    net_k0_matmul_sum_3x3(acc, kept);
-    net_k0_matmul_add_3x3(acc, sums + 144, 16, weights + 1152);
-
-    net_k0_matmul_results_3x20(acc, x2, e0, y0, m, n + 24, 0);
-
-    net_k0_matmul_copy_3x3(acc, more);
-    net_k0_matmul_scale_3x3(acc, sizes);
-    net_k0_matmul_results_3x20(acc, x2, e0, y0, m + 3, n + 24, 0);
 }
 
 MCC_PLACE_CODE
@@ -217,7 +190,7 @@ static MCC_NOINLINE void net_k0_matmul_sums_3(
     for (int32_t r = 0; r < 2; ++r) {
         const float *upper = &x0[(m + r) * 16];
         const float *lower = upper + 16;
-        float *sums = &scratch[(within / 2) * 80 + r * 16];
+        float *sums = &scratch[(within / 2) * 112 + r * 16];
         mcc_vf upper_size = mcc_vset(0.0f);
         mcc_vf lower_size = mcc_vset(0.0f);
         for (int32_t k = 0; k < 16; k += 8) {
@@ -232,7 +205,7 @@ static MCC_NOINLINE void net_k0_matmul_sums_3(
         const float size = mcc_vtop(lower_size);
         const float factor = mcc_power_apart(mcc_vtop(upper_size), size);
         const mcc_vf power = mcc_vset(factor);
-        scratch[within / 2 + r + 400] = (size > 0.0f) ? 1.0f / factor : 0.0f;
+        scratch[within / 2 + r + 560] = (size > 0.0f) ? 1.0f / factor : 0.0f;
         {
             const int32_t k = 0;
             {
@@ -242,126 +215,26 @@ static MCC_NOINLINE void net_k0_matmul_sums_3(
                 const mcc_vf a22 = mcc_vload(lower + k + 8) * power;
                 const mcc_vf s1 = a21 + a22;
                 const mcc_vf s2 = s1 - a11;
-                mcc_vstore(sums + k, s1);
-                mcc_vstore(sums + k + 32, s2);
-                mcc_vstore(sums + k + 64, a11 - a21);
-                mcc_vstore(sums + k + 96, a12 - s2);
+                mcc_vstore(sums + k, a11);
+                mcc_vstore(sums + k + 32, a12);
+                mcc_vstore(sums + k + 64, s2);
+                mcc_vstore(sums + k + 96, a11 - a21);
                 mcc_vstore(sums + k + 128, a22);
+                mcc_vstore(sums + k + 160, s1);
+                mcc_vstore(sums + k + 192, a12 - s2);
             }
-        }
-    }
-}
-
-MCC_INLINE void net_k0_matmul_add_2x3(mcc_vf (*acc)[3], const float *a, int32_t apart, const float *w)
-{
-    MCC_UNROLL
-    for (int32_t i = 0; i < 8; ++i) {
-        MCC_BARRIER();
-        const mcc_vf w0 = mcc_vload(w);
-        const mcc_vf w1 = mcc_vload(w + 8);
-        const mcc_vf w2 = mcc_vload(w + 16);
-
-        MCC_UNROLL_FULLY
-        for (int32_t r = 0; r < 2; ++r) {
-            const mcc_vf s = mcc_vset(a[r * apart]);
-            acc[r][0] = mcc_vfma(s, w0, acc[r][0]);
-            acc[r][1] = mcc_vfma(s, w1, acc[r][1]);
-            acc[r][2] = mcc_vfma(s, w2, acc[r][2]);
-        }
-
-        a += 1;
-        w += 24;
-    }
-}
-
-MCC_PLACE_CODE
-MCC_INLINE void net_k0_matmul_copy_2x3(mcc_vf (*to)[3], mcc_vf (*from)[3])
-{
-    MCC_UNROLL_FULLY
-    for (int32_t r = 0; r < 2; ++r) {
-        MCC_UNROLL_FULLY
-        for (int32_t i = 0; i < 3; ++i) {
-            to[r][i] = from[r][i];
-        }
-    }
-}
-
-MCC_PLACE_CODE
-MCC_INLINE void net_k0_matmul_sum_2x3(mcc_vf (*to)[3], mcc_vf (*from)[3])
-{
-    MCC_UNROLL_FULLY
-    for (int32_t r = 0; r < 2; ++r) {
-        MCC_UNROLL_FULLY
-        for (int32_t i = 0; i < 3; ++i) {
-            to[r][i] += from[r][i];
-        }
-    }
-}
-
-MCC_PLACE_CODE
-MCC_INLINE void net_k0_matmul_scale_2x3(mcc_vf (*sums)[3], const float *by)
-{
-    MCC_UNROLL_FULLY
-    for (int32_t r = 0; r < 2; ++r) {
-        MCC_UNROLL_FULLY
-        for (int32_t i = 0; i < 3; ++i) {
-            sums[r][i] *= mcc_vset(by[r]);
-        }
-    }
-}
-
-MCC_INLINE void net_k0_matmul_results_2x24(
-    mcc_vf (*acc)[3], const float *MCC_RESTRICT x2, const float *MCC_RESTRICT e0, float *MCC_RESTRICT y0,
-    int32_t m, int32_t n, int32_t first)
-{
-    MCC_UNROLL_FULLY
-    for (int32_t r = first; r < 2; ++r) {
-        {
-            const mcc_vf c = acc[r][0] * mcc_vload(&x2[n]);
-            mcc_vstore(&y0[(m + r) * 44 + n], mcc_vrelu((c + mcc_vload(&e0[n]))));
-        }
-        {
-            const mcc_vf c = acc[r][1] * mcc_vload(&x2[n + 8]);
-            mcc_vstore(&y0[(m + r) * 44 + n + 8], mcc_vrelu((c + mcc_vload(&e0[n + 8]))));
-        }
-        {
-            const mcc_vf c = acc[r][2] * mcc_vload(&x2[n + 16]);
-            mcc_vstore(&y0[(m + r) * 44 + n + 16], mcc_vrelu((c + mcc_vload(&e0[n + 16]))));
-        }
-    }
-}
-
-MCC_INLINE void net_k0_matmul_results_2x20(
-    mcc_vf (*acc)[3], const float *MCC_RESTRICT x2, const float *MCC_RESTRICT e0, float *MCC_RESTRICT y0,
-    int32_t m, int32_t n, int32_t first)
-{
-    MCC_UNROLL_FULLY
-    for (int32_t r = first; r < 2; ++r) {
-        {
-            const mcc_vf c = acc[r][0] * mcc_vload(&x2[n]);
-            mcc_vstore(&y0[(m + r) * 44 + n], mcc_vrelu((c + mcc_vload(&e0[n]))));
-        }
-        {
-            const mcc_vf c = acc[r][1] * mcc_vload(&x2[n + 8]);
-            mcc_vstore(&y0[(m + r) * 44 + n + 8], mcc_vrelu((c + mcc_vload(&e0[n + 8]))));
-        }
-        {
-            const mcc_vf c = acc[r][2] * mcc_vload(&x2[n + 16]);
-            mcc_vstore_n(&y0[(m + r) * 44 + n + 16], mcc_vrelu((c + mcc_vload_n(&e0[n + 16], 4))), 4);
         }
     }
 }
 
 MCC_PLACE_CODE
 static MCC_NOINLINE void net_k0_matmul_3x44(
-    const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, const float *MCC_RESTRICT x2,
-    const float *MCC_RESTRICT e0, float *MCC_RESTRICT y0, float *MCC_RESTRICT scratch, int32_t m, int32_t n,
-    int32_t within)
+    const float *MCC_RESTRICT x1, const float *MCC_RESTRICT x2, const float *MCC_RESTRICT e0, float *MCC_RESTRICT y0,
+    float *MCC_RESTRICT scratch, int32_t m, int32_t n, int32_t within)
 {
     MCC_WRITES();
-    const float *upper = &x0[m * 16];
-    const float *sums = &scratch[(within / 2) * 80];
-    const float *sizes = &scratch[within / 2 + 400];
+    const float *sums = &scratch[(within / 2) * 112];
+    const float *sizes = &scratch[within / 2 + 560];
     const float *weights = &x1[n / 48 * 1344];
     mcc_vf kept[2][3];
     mcc_vf more[2][3];
@@ -369,43 +242,120 @@ static MCC_NOINLINE void net_k0_matmul_3x44(
     MCC_IN_MEMORY(more);
     mcc_vf acc[2][3] = { { { 0.0f } } };
 
-    net_k0_matmul_add_2x3(acc, upper, 16, weights);
+    for (int32_t step = 0; step < 8; ++step) {
+        if (step < 7) {
+            const float *a = sums + step * 32;
+            const float *w = weights + step * 192;
+            MCC_UNROLL
+            for (int32_t i = 0; i < 8; ++i) {
+                MCC_BARRIER();
+                const mcc_vf w0 = mcc_vload(w);
+                const mcc_vf w1 = mcc_vload(w + 8);
+                const mcc_vf w2 = mcc_vload(w + 16);
 
-    net_k0_matmul_copy_2x3(kept, acc); /* A11 B11 */
-    net_k0_matmul_add_2x3(acc, upper + 8, 16, weights + 192);
+                MCC_UNROLL_FULLY
+                for (int32_t r = 0; r < 2; ++r) {
+                    const mcc_vf s = mcc_vset(a[r * 16]);
+                    acc[r][0] = mcc_vfma(s, w0, acc[r][0]);
+                    acc[r][1] = mcc_vfma(s, w1, acc[r][1]);
+                    acc[r][2] = mcc_vfma(s, w2, acc[r][2]);
+                }
 
-    net_k0_matmul_results_2x24(acc, x2, e0, y0, m, n, 0);
+                a += 1;
+                w += 24;
+            }
+        }
+        if ((step == 0) || (step == 2)) { /* A11 B11, then A11 B11 + s2 t2 */
+            MCC_UNROLL_FULLY
+            for (int32_t r = 0; r < 2; ++r) {
+                MCC_UNROLL_FULLY
+                for (int32_t i = 0; i < 3; ++i) {
+                    kept[r][i] = acc[r][i];
+                }
+            }
+        } else if (step == 3) { /* A11 B11 + s2 t2 + s3 t3 */
+            MCC_UNROLL_FULLY
+            for (int32_t r = 0; r < 2; ++r) {
+                MCC_UNROLL_FULLY
+                for (int32_t i = 0; i < 3; ++i) {
+                    more[r][i] = acc[r][i];
+                }
+            }
+        } else if (step == 5) { /* s1 t1 is a part of both */
+            MCC_UNROLL_FULLY
+            for (int32_t r = 0; r < 2; ++r) {
+                MCC_UNROLL_FULLY
+                for (int32_t i = 0; i < 3; ++i) {
+                    more[r][i] += acc[r][i];
+                    acc[r][i] += kept[r][i];
+                }
+            }
+        } else { /* C11, C21, C12, C22 */
+            const int32_t below = (step == 4) || (step == 7);
 
-    net_k0_matmul_copy_2x3(acc, kept);
-    net_k0_matmul_add_2x3(acc, sums + 32, 16, weights + 384);
-
-    net_k0_matmul_copy_2x3(kept, acc); /* A11 B11 + s2 t2 */
-    net_k0_matmul_add_2x3(acc, sums + 64, 16, weights + 576);
-
-    net_k0_matmul_copy_2x3(more, acc); /* A11 B11 + s2 t2 + s3 t3 */
-    net_k0_matmul_add_2x3(acc, sums + 128, 16, weights + 768);
-
-    net_k0_matmul_scale_2x3(acc, sizes);
-    net_k0_matmul_results_2x24(acc, x2, e0, y0, m + 1, n, 1);
-
-    MCC_UNROLL_FULLY
-    for (int32_t r = 0; r < 2; ++r) {
-        MCC_UNROLL_FULLY
-        for (int32_t i = 0; i < 3; ++i) {
-            acc[r][i] = mcc_vset(0.0f);
+            if (below != 0) {
+                MCC_UNROLL_FULLY
+                for (int32_t r = 0; r < 2; ++r) {
+                    MCC_UNROLL_FULLY
+                    for (int32_t i = 0; i < 3; ++i) {
+                        acc[r][i] *= mcc_vset(sizes[r]);
+                    }
+                }
+            }
+            if (step < 5) {
+                MCC_UNROLL_FULLY
+                for (int32_t r = 0; r < 2; ++r) {
+                    if (r >= below) { /* the last row of the upper half is the first of the lower */
+                        const mcc_vf c0 = acc[r][0] * mcc_vload(&x2[n]);
+                        mcc_vstore(&y0[(m + below + r) * 44 + n], mcc_vrelu((c0 + mcc_vload(&e0[n]))));
+                        const mcc_vf c1 = acc[r][1] * mcc_vload(&x2[n + 8]);
+                        mcc_vstore(&y0[(m + below + r) * 44 + n + 8], mcc_vrelu((c1 + mcc_vload(&e0[n + 8]))));
+                        const mcc_vf c2 = acc[r][2] * mcc_vload(&x2[n + 16]);
+                        mcc_vstore(&y0[(m + below + r) * 44 + n + 16], mcc_vrelu((c2 + mcc_vload(&e0[n + 16]))));
+                    }
+                }
+            } else {
+                MCC_UNROLL_FULLY
+                for (int32_t r = 0; r < 2; ++r) {
+                    if (r >= below) { /* the last row of the upper half is the first of the lower */
+                        const mcc_vf c0 = acc[r][0] * mcc_vload(&x2[(n + 24)]);
+                        mcc_vstore(&y0[(m + below + r) * 44 + (n + 24)], mcc_vrelu((c0 + mcc_vload(&e0[(n + 24)]))));
+                        const mcc_vf c1 = acc[r][1] * mcc_vload(&x2[(n + 24) + 8]);
+                        mcc_vstore(&y0[(m + below + r) * 44 + (n + 24) + 8],
+                            mcc_vrelu((c1 + mcc_vload(&e0[(n + 24) + 8]))));
+                        const mcc_vf c2 = acc[r][2] * mcc_vload(&x2[(n + 24) + 16]);
+                        mcc_vstore_n(&y0[(m + below + r) * 44 + (n + 24) + 16],
+                            mcc_vrelu((c2 + mcc_vload_n(&e0[(n + 24) + 16], 4))), 4);
+                    }
+                }
+            }
+            if (step == 1) {
+                MCC_UNROLL_FULLY
+                for (int32_t r = 0; r < 2; ++r) {
+                    MCC_UNROLL_FULLY
+                    for (int32_t i = 0; i < 3; ++i) {
+                        acc[r][i] = kept[r][i];
+                    }
+                }
+            } else if (step == 4) {
+                MCC_UNROLL_FULLY
+                for (int32_t r = 0; r < 2; ++r) {
+                    MCC_UNROLL_FULLY
+                    for (int32_t i = 0; i < 3; ++i) {
+                        acc[r][i] = mcc_vset(0.0f);
+                    }
+                }
+            } else if (step == 6) {
+                MCC_UNROLL_FULLY
+                for (int32_t r = 0; r < 2; ++r) {
+                    MCC_UNROLL_FULLY
+                    for (int32_t i = 0; i < 3; ++i) {
+                        acc[r][i] = more[r][i];
+                    }
+                }
+            }
         }
     }
-    net_k0_matmul_add_2x3(acc, sums, 16, weights + 960);
-
-    net_k0_matmul_sum_2x3(more, acc); /* and s1 t1 */
-    net_k0_matmul_sum_2x3(acc, kept);
-    net_k0_matmul_add_2x3(acc, sums + 96, 16, weights + 1152);
-
-    net_k0_matmul_results_2x20(acc, x2, e0, y0, m, n + 24, 0);
-
-    net_k0_matmul_copy_2x3(acc, more);
-    net_k0_matmul_scale_2x3(acc, sizes);
-    net_k0_matmul_results_2x20(acc, x2, e0, y0, m + 1, n + 24, 1);
 }
 
 MCC_PLACE_CODE
@@ -425,11 +375,11 @@ static void net_k0_matmul(const float *MCC_RESTRICT x0, const float *MCC_RESTRIC
         const int32_t n = 0;
         {
             const int32_t m = 0;
-            net_k0_matmul_6x44(x0, x1, x2, e0, y0, scratch, m, n, m);
+            net_k0_matmul_6x44(x1, x2, e0, y0, scratch, m, n, m);
         }
         {
             const int32_t m = 6;
-            net_k0_matmul_3x44(x0, x1, x2, e0, y0, scratch, m, n, m);
+            net_k0_matmul_3x44(x1, x2, e0, y0, scratch, m, n, m);
         }
     }
 }

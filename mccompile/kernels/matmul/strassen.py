@@ -75,8 +75,8 @@ from mccompile.ops.matmul import MatMul
 from mccompile.targets.target import Target
 
 PRODUCTS = 7
-INEXACT = 1.05
-"""What fewer weights and more digits are worth: it counts for that much more than it takes."""
+INEXACT = 1.08
+"""What fewer weights, less code and more digits are worth: it counts for that much more than it takes."""
 HIDDEN = 2.0
 """So many times what it takes to bring weights from memory the products by them have to take, or they wait: hardware
 brings a part of them late."""
@@ -85,6 +85,8 @@ UNHIDDEN = 0.3
 SUMS = 17
 """Cycles for the sizes of a vector of each of four quarters, and their sums: some 30 instructions (Zen 4, of 256 bits
 and of 512 in two halves)."""
+FORM = 0.01
+"""What part of the cycles a tile of another form is worth: it is code of its own."""
 KEPT = 10
 """Vectors that a tile moves to and from memory for each vector of its sums, beside its results."""
 MOST_UNEVEN = 16.0
@@ -134,9 +136,9 @@ class StrassenTile(InChunks, Prefetching):
         return -(-half // self.lanes) * self.lanes + self.lanes
 
     def scratch(self, half: int) -> int:
-        """Floats of the rows that are made for a chunk: five for each pair of rows, and what one was multiplied by.
+        """Floats of the rows that are made for a chunk: seven for each pair of rows, and what one was multiplied by.
         """
-        return self.upper(self.chunk) * (5 * self.sum_row(half) + 1)
+        return self.upper(self.chunk) * (PRODUCTS * self.sum_row(half) + 1)
 
 
 @dataclass(frozen=True)
@@ -229,7 +231,7 @@ def unevenness(array: Array, transposed: bool) -> float:
     matrix = _matrix(array, transposed)
     if not np.isfinite(_sizes(matrix, 0)).all():
         return math.inf
-    largest = _sizes(matrix * powers(matrix).astype(array.dtype), 1)
+    largest = _sizes(matrix * powers(matrix).astype(array.dtype), 1).astype(np.float64)
     partner = np.roll(largest, len(largest) // 2)
     known = largest > NOTHING * np.median(largest)
     if not known.any():
@@ -376,12 +378,12 @@ def best_tile(rows: int, columns: int, steps: int, target: Target) -> tuple[floa
                 continue
             tile = StrassenTile(high, vectors, target.lanes, chunk=_chunk(high, rows, steps, target))
             found.append((_cycles(tile, rows, columns, steps, target), tile))
-    return min(found, key=lambda f: f[0])
+    return min(found, key=lambda f: f[0] * (1 + FORM * len(tile.heights(rows)) * len(tile.tiles_n(columns))))
 
 
 def _chunk(high: int, rows: int, steps: int, target: Target) -> int:
     """Rows that stay in the second cache with their sums."""
-    room = target.machine.l2 // 2 // (9 * steps * F32.nbytes // 4)
+    room = target.machine.l2 // 2 // (11 * steps * F32.nbytes // 4)
     return rows if rows <= room else min(max(room // (2 * high), 1) * 2 * high, rows)
 
 
