@@ -46,6 +46,7 @@ from mccompile.ir.scalar import Array
 from mccompile.ir.types import F32
 from mccompile.ir.views import View
 from mccompile.kernels.matmul.packed import batched
+from mccompile.kernels.model.lanes import vector_cycles
 from mccompile.kernels.model.of_arrays import OfArrays
 from mccompile.kernels.model.parts import Turns, batches, by_weights
 from mccompile.kernels.model.prefetch import prefetching
@@ -75,16 +76,22 @@ from mccompile.ops.matmul import MatMul
 from mccompile.targets.target import Target
 
 PRODUCTS = 7
-INEXACT = 1.08
-"""What fewer weights, less code and more digits are worth: it counts for that much more than it takes."""
+INEXACT = {4: 1.08}
+USUALLY_INEXACT = 1.05
+"""What fewer weights, less code and more digits are worth: it counts for that much more than it takes. With
+vectors of 4 lanes little is gained (64-bit Arm, MobileNetV1: 3.6 % of its instructions for 5 KB of code)."""
 HIDDEN = 2.0
 """So many times what it takes to bring weights from memory the products by them have to take, or they wait: hardware
 brings a part of them late."""
-UNHIDDEN = 0.3
+UNHIDDEN = 0.15
 """What part of the way of weights from the third cache products do not hide."""
 SUMS = 17
 """Cycles for the sizes of a vector of each of four quarters, and their sums: some 30 instructions (Zen 4, of 256 bits
 and of 512 in two halves)."""
+LONG = 4
+SPILLS = 8
+"""Cycles that each vector of results takes more with an epilogue of more than so many, for compilers keep less of
+it in registers than behind a single product (swish, Zen 4)."""
 FORM = 0.01
 """What part of the cycles a tile of another form is worth: it is code of its own."""
 KEPT = 10
@@ -302,8 +309,12 @@ class StrassenRows(Variant):
             return reason
         rows, columns, steps = self.extents(node)
         cycles, tile = best_tile(rows, columns, steps, target)
+        body = node.post.get(0)
+        if body is not None and vector_cycles([body], target.machine.vector_bytes) > LONG:
+            cycles += SPILLS * rows * columns / target.lanes
         growth = packed_floats(tile, columns, steps) * F32.nbytes - operand_pair(node)[1].type.nbytes
-        return Offer(self.label, cycles * INEXACT, tile, growth_bytes=growth, spends_arena=True)
+        counted = cycles * INEXACT.get(target.lanes, USUALLY_INEXACT)
+        return Offer(self.label, counted, tile, growth_bytes=growth, spends_arena=True)
 
     def lower(self, node: Node, offer: Offer, b: Builder) -> None:
         tile, w = offer.params, operand_pair(node)[1]
