@@ -262,7 +262,7 @@ class KernelContext:
         self.declared = Head(KERNEL_NAME, self.params, answers_status, self.external, apart)
         return self.uses.say(self.declared.definition)
 
-    def some_params(self, *views: BoundView, scratch: bool = True) -> str:
+    def some_params(self, *views: BoundView) -> str:
         """The parameters of a function that sees some of the views, the scratch and the numbers."""
 
         def pointer(v: BoundView) -> str:
@@ -271,14 +271,14 @@ class KernelContext:
             return f"{'const ' if v in inputs else ''}{v.ctype} *{'' if shared else 'MCC_RESTRICT '}{v.name}"
 
         out = list(map(pointer, views))
-        if scratch and self.scratch is not None:
+        if self.scratch is not None:
             out.append(f"{self.scratch.type.dtype.c} *MCC_RESTRICT scratch")
         return ", ".join(out + [f"int32_t {name}" for name in self.call.args])
 
-    def some_arguments(self, *views: BoundView, scratch: bool = True) -> str:
+    def some_arguments(self, *views: BoundView) -> str:
         """What the kernel gives to a function of `some_params`."""
-        own = ["scratch"] if scratch and self.scratch is not None else []
-        return ", ".join([*(v.name for v in views), *own, *self.call.args])
+        scratch = ["scratch"] if self.scratch is not None else []
+        return ", ".join([*(v.name for v in views), *scratch, *self.call.args])
 
     def number(self, i: int, dtype: DType = I32) -> Code:
         """Number ``i`` of the operator (`Op.numbers`), as printed."""
