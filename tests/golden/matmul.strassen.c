@@ -21,10 +21,10 @@ static MCC_NOINLINE void net_k0_matmul_sums_6(
         float *sums = &scratch[(within / 2) * 112 + r * 16];
         mcc_vf upper_size = mcc_vset(0.0f);
         mcc_vf lower_size = mcc_vset(0.0f);
-        for (int32_t k = 0; k < 16; k += 8) {
+        for (int32_t n = 0; n < 16; n += 8) {
             {
-                const mcc_vf a = mcc_vabs(mcc_vload(upper + k));
-                const mcc_vf b = mcc_vabs(mcc_vload(lower + k));
+                const mcc_vf a = mcc_vabs(mcc_vload(upper + n));
+                const mcc_vf b = mcc_vabs(mcc_vload(lower + n));
                 upper_size = mcc_vselect(a > upper_size, a, upper_size);
                 lower_size = mcc_vselect(b > lower_size, b, lower_size);
             }
@@ -35,22 +35,19 @@ static MCC_NOINLINE void net_k0_matmul_sums_6(
         const mcc_vf power = mcc_vset(factor);
         scratch[within / 2 + r + 560] = (size > 0.0f) ? 1.0f / factor : 0.0f;
         {
-            const int32_t k = 0;
-            {
-                const mcc_vf a11 = mcc_vload(upper + k);
-                const mcc_vf a12 = mcc_vload(upper + k + 8);
-                const mcc_vf a21 = mcc_vload(lower + k) * power;
-                const mcc_vf a22 = mcc_vload(lower + k + 8) * power;
-                const mcc_vf s1 = a21 + a22;
-                const mcc_vf s2 = s1 - a11;
-                mcc_vstore(sums + k, a11);
-                mcc_vstore(sums + k + 48, a12);
-                mcc_vstore(sums + k + 96, s2);
-                mcc_vstore(sums + k + 144, a11 - a21);
-                mcc_vstore(sums + k + 192, a22);
-                mcc_vstore(sums + k + 240, s1);
-                mcc_vstore(sums + k + 288, a12 - s2);
-            }
+            const mcc_vf a11 = mcc_vload(upper);
+            const mcc_vf a12 = mcc_vload(upper + 8);
+            const mcc_vf a21 = mcc_vload(lower) * power;
+            const mcc_vf a22 = mcc_vload(lower + 8) * power;
+            const mcc_vf s1 = a21 + a22;
+            const mcc_vf s2 = s1 - a11;
+            mcc_vstore(sums, a11);
+            mcc_vstore(sums + 48, a12);
+            mcc_vstore(sums + 96, s2);
+            mcc_vstore(sums + 144, a11 - a21);
+            mcc_vstore(sums + 192, a22);
+            mcc_vstore(sums + 240, s1);
+            mcc_vstore(sums + 288, a12 - s2);
         }
     }
 }
@@ -193,10 +190,10 @@ static MCC_NOINLINE void net_k0_matmul_sums_3(
         float *sums = &scratch[(within / 2) * 112 + r * 16];
         mcc_vf upper_size = mcc_vset(0.0f);
         mcc_vf lower_size = mcc_vset(0.0f);
-        for (int32_t k = 0; k < 16; k += 8) {
+        for (int32_t n = 0; n < 16; n += 8) {
             {
-                const mcc_vf a = mcc_vabs(mcc_vload(upper + k));
-                const mcc_vf b = mcc_vabs(mcc_vload(lower + k));
+                const mcc_vf a = mcc_vabs(mcc_vload(upper + n));
+                const mcc_vf b = mcc_vabs(mcc_vload(lower + n));
                 upper_size = mcc_vselect(a > upper_size, a, upper_size);
                 lower_size = mcc_vselect(b > lower_size, b, lower_size);
             }
@@ -207,22 +204,19 @@ static MCC_NOINLINE void net_k0_matmul_sums_3(
         const mcc_vf power = mcc_vset(factor);
         scratch[within / 2 + r + 560] = (size > 0.0f) ? 1.0f / factor : 0.0f;
         {
-            const int32_t k = 0;
-            {
-                const mcc_vf a11 = mcc_vload(upper + k);
-                const mcc_vf a12 = mcc_vload(upper + k + 8);
-                const mcc_vf a21 = mcc_vload(lower + k) * power;
-                const mcc_vf a22 = mcc_vload(lower + k + 8) * power;
-                const mcc_vf s1 = a21 + a22;
-                const mcc_vf s2 = s1 - a11;
-                mcc_vstore(sums + k, a11);
-                mcc_vstore(sums + k + 32, a12);
-                mcc_vstore(sums + k + 64, s2);
-                mcc_vstore(sums + k + 96, a11 - a21);
-                mcc_vstore(sums + k + 128, a22);
-                mcc_vstore(sums + k + 160, s1);
-                mcc_vstore(sums + k + 192, a12 - s2);
-            }
+            const mcc_vf a11 = mcc_vload(upper);
+            const mcc_vf a12 = mcc_vload(upper + 8);
+            const mcc_vf a21 = mcc_vload(lower) * power;
+            const mcc_vf a22 = mcc_vload(lower + 8) * power;
+            const mcc_vf s1 = a21 + a22;
+            const mcc_vf s2 = s1 - a11;
+            mcc_vstore(sums, a11);
+            mcc_vstore(sums + 32, a12);
+            mcc_vstore(sums + 64, s2);
+            mcc_vstore(sums + 96, a11 - a21);
+            mcc_vstore(sums + 128, a22);
+            mcc_vstore(sums + 160, s1);
+            mcc_vstore(sums + 192, a12 - s2);
         }
     }
 }

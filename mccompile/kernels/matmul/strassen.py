@@ -149,24 +149,33 @@ class StrassenTile(InChunks, Prefetching):
 
 
 @dataclass(frozen=True)
-class StrassenColumns:
+class _Columns:
+    """Columns of a matrix [K, N], or ``transposed`` [N, K], in tiles of 2 * ``width``."""
+
+    width: int
+    lanes: int
+    transposed: bool
+
+    @property
+    def tile(self) -> StrassenTile:
+        """One with such columns, and any rows."""
+        return StrassenTile(1, self.width // self.lanes, self.lanes, chunk=2)
+
+
+@dataclass(frozen=True)
+class StrassenColumns(_Columns):
     """A matrix [K, N] (``transposed``: [N, K], with any axes of extent 1 behind) as B11, B21, t2, t3, t4, t1, B22 of
     each tile of 2 * ``width`` columns: [tiles][7][K / 2][width], the last tile as wide as it needs in vectors.
 
     Columns are multiplied by `powers`, so that those of a tile are of one magnitude.
     """
 
-    width: int
-    lanes: int
-    transposed: bool
-
     def pack(self, array: Array) -> Array:
         matrix = _matrix(array, self.transposed)
         by = powers(matrix)
-        tile = StrassenTile(1, self.width // self.lanes, self.lanes, chunk=2)
         parts = []
-        for s in tile.tiles_n(matrix.shape[1]):
-            left = tile.left(s.size)
+        for s in self.tile.tiles_n(matrix.shape[1]):
+            left = self.tile.left(s.size)
             for start in range(s.start, s.stop, s.size):
                 columns = np.zeros((len(matrix), 2 * left))
                 own = slice(start, start + s.size)
@@ -184,18 +193,13 @@ def _products(columns: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class Unscaled:
+class Unscaled(_Columns):
     """What undoes `powers`: a number for each column, in the order and number of `StrassenColumns`."""
-
-    width: int
-    lanes: int
-    transposed: bool
 
     def pack(self, array: Array) -> Array:
         matrix = _matrix(array, self.transposed)
-        tile = StrassenTile(1, self.width // self.lanes, self.lanes, chunk=2)
-        last = tile.tiles_n(matrix.shape[1])[-1]
-        undone = np.ones(last.stop - last.size + 2 * tile.left(last.size), dtype=array.dtype)
+        last = self.tile.tiles_n(matrix.shape[1])[-1]
+        undone = np.ones(last.stop - last.size + 2 * self.tile.left(last.size), dtype=array.dtype)
         undone[: matrix.shape[1]] = 1 / powers(matrix)
         return undone
 
