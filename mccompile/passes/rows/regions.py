@@ -82,16 +82,15 @@ def regions(graph: Graph, most: int = MOST_NODES) -> Iterator[Region]:
             continue
         ends = start
         for stop in range(start + 1, min(start + most, len(graph.nodes)) + 1):
-            windows = by_row[stop - 1]
-            if windows is None:
+            windows, node = by_row[stop - 1], graph.nodes[stop - 1]
+            if windows is None or node.result not in last:  # nobody asks for any of its rows
                 break
-            node = graph.nodes[stop - 1]
             made = {n.result for n in graph.nodes[start : stop - 1]}
             if any(v in made and w is None for v, w in zip([*node.operands, *node.extras], windows, strict=True)):
                 break
             if stop - start > 1 and ends <= stop:
                 yield Region(start, stop, tuple(graph.nodes[start:stop]))
-            ends = max(ends, last.get(node.result, stop - 1) + 1)
+            ends = max(ends, last[node.result] + 1)
             if ends > start + most:
                 break
 
