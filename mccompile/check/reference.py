@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,6 @@ from mccompile.ir.small_floats import bf16_bits, bf16_values
 from mccompile.ir.types import TensorType
 from mccompile.onnxio import (
     Draw,
-    OnnxGraph,
     OnnxModel,
     dtype_of_array,
     evaluate_model,
@@ -114,8 +114,8 @@ class OnnxRuntime:
         """The same judge with more draws of weights that are one unit off."""
         import onnxruntime
 
-        drawn = [jitter_weights(self.model, seed) for seed in range(1, FURTHER + 1)]
-        return replace(self, others=(*self.others, *_sessions(onnxruntime, [(data, False) for data in drawn])))
+        drawn = ((jitter_weights(self.model, seed), False) for seed in range(1, FURTHER + 1))
+        return replace(self, others=(*self.others, *_sessions(onnxruntime, drawn)))
 
     def run(self, inputs: Mapping[str, Array]) -> Expected:
         """CompileError if onnxruntime cannot run the model on these inputs."""
@@ -271,17 +271,15 @@ def open_judge(
         except Exception as e:
             why = f"onnxruntime cannot load the model: {_first_line(e)}"
         else:
-            graph = read_model(path).graph
-            fixed, extents = fixed_arrays(graph.inputs, constants or {}), from_dims(graph, constants or {})
             engine = f"onnxruntime {onnxruntime.__version__}"
             notes = () if data is asked or data is wide else (UNSIGNED,)
             notes = notes if plainly is None else (*notes, UNROUNDED)
-            halves = frozenset(v.name for v in (*graph.inputs, *graph.outputs) if v.dtype == "bf16")
-            legends, sequences = as_tensors(graph)[1], _sequences(graph)
+            ports = _Ports.of(path, constants or {})
             others = _others(onnxruntime, data)
             return OnnxRuntime(
-                engine, names, plain, others, fixed, notes, legends, halves, extents, sequences=sequences, model=data
-            )
+                engine, names, plain, others, ports.fixed, notes, ports.legends, ports.halves, ports.extents,
+                sequences=ports.sequences, model=data,
+            )  # fmt: skip
     if draws:
         raise CompileError(f"a network whose random numbers are inputs needs onnxruntime to compare with: {why}")
     model = prepare(read_model(path), dims, input_shapes, constants).model
@@ -292,15 +290,32 @@ def open_judge(
 def feeds_of(path: Path, c: Compilation, inputs: Mapping[str, Array]) -> dict[str, Any]:
     """What an engine takes that runs the model at ``path``, where the model's inputs are these as a network has
     them."""
-    graph, constants = read_model(path).graph, c.options.constants
-    halves = frozenset(v.name for v in graph.inputs if v.dtype == "bf16")
+    ports = _Ports.of(path, c.options.constants)
     texts = c.interface.texts & inputs.keys()
-    fixed, extents = fixed_arrays(graph.inputs, constants), from_dims(graph, constants)
-    return _feeds(inputs, fixed, extents, halves, texts, _sequences(graph))
+    return _feeds(inputs, ports.fixed, ports.extents, ports.halves, texts, ports.sequences)
 
 
-def _sequences(graph: OnnxGraph) -> tuple[str, ...]:
-    return tuple(v.name for v in graph.inputs if v.dtype == "sequence")
+@dataclass(frozen=True)
+class _Ports:
+    """What is to know of a model's inputs and outputs: see `OnnxRuntime`. The model itself, with its weights, is not
+    held."""
+
+    fixed: Mapping[str, Array]
+    extents: Mapping[str, FromDim]
+    halves: frozenset[str]
+    legends: Mapping[str, Legend]
+    sequences: tuple[str, ...]
+
+    @staticmethod
+    def of(path: Path, constants: Mapping[str, Fixed]) -> _Ports:
+        graph = read_model(path).graph
+        return _Ports(
+            fixed=fixed_arrays(graph.inputs, constants),
+            extents=from_dims(graph, constants),
+            halves=frozenset(v.name for v in (*graph.inputs, *graph.outputs) if v.dtype == "bf16"),
+            legends=as_tensors(graph)[1],
+            sequences=tuple(v.name for v in graph.inputs if v.dtype == "sequence"),
+        )
 
 
 def _feeds(
@@ -336,12 +351,13 @@ def _session(onnxruntime: Any, model: bytes, optimise: bool) -> Any:
 
 def _others(onnxruntime: Any, model: bytes) -> tuple[Any, ...]:
     """The sessions that give noise; one that cannot be made is left out."""
-    rewritten = (jitter_weights(model), widened(model), sigmoids_by_exp(model), sums_in_doubles(model))
-    return _sessions(onnxruntime, [(model, True), *((data, False) for data in rewritten)])
+    rewritten = (rewrite(model) for rewrite in (jitter_weights, widened, sigmoids_by_exp, sums_in_doubles))
+    return _sessions(onnxruntime, chain([(model, True)], ((data, False) for data in rewritten)))
 
 
-def _sessions(onnxruntime: Any, models: Sequence[tuple[bytes | None, bool]]) -> tuple[Any, ...]:
-    """Of each model, optimised or not; one that cannot be made is left out."""
+def _sessions(onnxruntime: Any, models: Iterable[tuple[bytes | None, bool]]) -> tuple[Any, ...]:
+    """Of each model, optimised or not; one that cannot be made is left out. Models may be made one by one: each has
+    all the weights."""
     sessions = []
     for data, optimise in models:
         try:
