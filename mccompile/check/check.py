@@ -44,7 +44,7 @@ from mccompile.onnxio import tensor_names
 from mccompile.run.build import compiler_version
 from mccompile.run.code import code_or_note
 from mccompile.run.emulate import compiler_for
-from mccompile.run.memory import Array, Fences
+from mccompile.run.memory import Array, Fences, give_back
 from mccompile.run.network import Network
 from mccompile.run.program import run_program
 from mccompile.run.stack import Stack, stack_of
@@ -144,11 +144,23 @@ def check(
     if inputs is not None:
         options = with_dims(model, options, inputs)
     with tempfile.TemporaryDirectory(prefix="mccompile-check-") as folder:
-        compilation, files = driver.compile_files(model, options)
-        out = Path(folder) / compilation.graph.name
-        write_folder(out, files)
+        compilation, out = _written(model, options, Path(folder), golden)
         asked = _Asked(inputs, expect, labels, tolerance, per_layer, golden, seed, with_code, max_error)
         return _checked(model, compilation, out, asked)
+
+
+def _written(model: Path, options: Options, folder: Path, golden: bool) -> tuple[Compilation, Path]:
+    """Compile a model into a folder below ``folder``. Of what was made of its graph nothing is held that lies there
+    now: packed weights may be most of memory."""
+    c, files = driver.compile_files(model, options)
+    out = folder / c.graph.name
+    write_folder(out, files)
+    c.lowered = c.improved = c.program = None
+    if not golden:  # whose test program has the blob
+        c.facts = None
+    del files
+    give_back()
+    return c, out
 
 
 def check_folder(

@@ -138,11 +138,13 @@ def blob_id(program_text: str, tensors: Sequence[BlobTensor], payload_bytes: int
     return hashlib.sha256(lengths + text + sections).digest()[:ID_BYTES]
 
 
-def write_blob(payload: bytes | memoryview, tensors: Sequence[BlobTensor], program_id: bytes, align: int) -> bytes:
+def write_blob(
+    payload: bytes | Sequence[bytes | memoryview], tensors: Sequence[BlobTensor], program_id: bytes, align: int
+) -> bytes:
     """The blob's bytes: header, padding, payload at a multiple of `align`, directory.
 
     Args:
-        payload: little-endian image of the generated `<model>_weights` struct.
+        payload: little-endian image of the generated `<model>_weights` struct, or its pieces, one behind the other.
         tensors: the directory, may be empty; entries may share bytes.
         program_id: 16 bytes from `blob_id`.
         align: bytes, a power of two from 4 to 4096.
@@ -155,21 +157,23 @@ def write_blob(payload: bytes | memoryview, tensors: Sequence[BlobTensor], progr
         raise InternalError(f"blob alignment {align} is not a power of two from {MIN_ALIGN} to {MAX_ALIGN}")
     if len(program_id) != ID_BYTES:
         raise InternalError(f"blob id has {len(program_id)} bytes, not {ID_BYTES}")
+    pieces = [payload] if isinstance(payload, bytes) else payload
+    payload_bytes = sum(map(len, pieces))
     for t in tensors:
-        _check_section(t, len(payload))
+        _check_section(t, payload_bytes)
     directory = b"".join(_entry(t) for t in tensors)
     payload_offset = _round_up(HEADER_BYTES, align)
-    directory_offset = payload_offset + _round_up(len(payload), 4)
+    directory_offset = payload_offset + _round_up(payload_bytes, 4)
     blob_bytes = directory_offset + len(directory)
     if blob_bytes > MAX_BLOB_BYTES:
         raise _too_big(blob_bytes)
-    gaps = bytes(payload_offset - HEADER_BYTES), bytes(directory_offset - payload_offset - len(payload))
-    body = (gaps[0], payload, gaps[1], directory)
+    gaps = bytes(payload_offset - HEADER_BYTES), bytes(directory_offset - payload_offset - payload_bytes)
+    body = (gaps[0], *pieces, gaps[1], directory)
     header = _Header(
         blob_bytes=blob_bytes,
         align=align,
         payload_offset=payload_offset,
-        payload_bytes=len(payload),
+        payload_bytes=payload_bytes,
         directory_offset=directory_offset,
         directory_bytes=len(directory),
         program_id=program_id,

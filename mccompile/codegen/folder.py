@@ -44,6 +44,9 @@ _MARKS = (b"mccompile", b"MCCB")
 LEFT_ALONE = 3600.0
 """Seconds after which the folder that an ended process has left beside ours is nobody's."""
 
+_PIECE = 1 << 20
+"""Bytes of a file that are read at a time."""
+
 _HERE = -100
 _EXCHANGE = 2
 """AT_FDCWD and RENAME_EXCHANGE of renameat2(2)."""
@@ -72,20 +75,32 @@ def write_folder(out: Path, files: Mapping[str, bytes]) -> None:
         raise UsageError(f"{out} is a file, not a folder")
     real = out.resolve()
     try:
-        changed = {name: data for name, data in files.items() if not _holds(real, name, data)}
-        _require_ours(real, changed)
-        if not real.exists():
-            real.parent.mkdir(parents=True, exist_ok=True)
-            with _beside(real) as stage:
-                _fill(stage, files)
-                stage.chmod(0o755)
-                stage.rename(real)
-        elif changed and not _exchanged(real, changed):
-            with _stage(real, ".mccompile-") as stage, _locked(real):
-                _fill(stage, changed)
-                _one_by_one(stage, real, changed)
+        if not real.exists() and _made(real, files):
+            return
+        with _locked(real):
+            changed = {name: data for name, data in files.items() if not _holds(real, name, data)}
+            _require_ours(real, changed)
+            if changed and not _exchanged(real, changed):
+                with _stage(real, ".mccompile-") as stage:
+                    _fill(stage, changed)
+                    _one_by_one(stage, real, changed)
     except OSError as e:
         raise CompileError(f"cannot write to {out}: {e.strerror}") from e
+
+
+def _made(out: Path, files: Mapping[str, bytes]) -> bool:
+    """Make the folder. False where another process has made it meanwhile."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with _beside(out) as stage:
+        _fill(stage, files)
+        stage.chmod(0o755)
+        try:
+            stage.rename(out)
+        except OSError:
+            if not out.is_dir():
+                raise
+            return False
+    return True
 
 
 def _holds(folder: Path, name: str, data: bytes) -> bool:
@@ -94,22 +109,20 @@ def _holds(folder: Path, name: str, data: bytes) -> bool:
     if any(p.is_symlink() for p in _inside(folder, name)) or not path.is_file():
         return False
     try:
-        return path.stat().st_size == len(data) and path.read_bytes() == data
-    except FileNotFoundError:  # another process, which replaces files one by one, has moved it meanwhile
+        return path.stat().st_size == len(data) and _reads(path, data)
+    except FileNotFoundError:  # where there are no locks: another process has moved it meanwhile
         return False
 
 
+def _reads(path: Path, data: bytes) -> bool:
+    """Whether a file's bytes are these. It is read piece by piece: weights may be most of what memory holds."""
+    with path.open("rb") as file:
+        return all(file.read(_PIECE) == data[at : at + _PIECE] for at in range(0, len(data), _PIECE))
+
+
 def _require_ours(folder: Path, names: Collection[str]) -> None:
-    """UsageError if one of the names is that of a folder or of a user's file."""
-    try:
-        _require_marked(folder, names)
-    except UsageError:  # not sure while another process replaces files one by one, the report first and last
-        with _locked(folder):
-            _require_marked(folder, names)
-
-
-def _require_marked(folder: Path, names: Collection[str]) -> None:
-    """`_require_ours` as the files are now: those that a report lists, or that say so themselves."""
+    """UsageError if one of the names is that of a folder or of a user's file: one that no report lists, and that does
+    not say itself that it is ours."""
     listed = _listed(folder / LAST) | _listed(folder / WHILE_REPLACED)
     for name in names:
         path = folder / name
@@ -165,16 +178,20 @@ def _stage(parent: Path, prefix: str) -> Iterator[Path]:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Another process that replaces files of the folder one by one waits."""
+    """Another process that writes into the folder waits: what has changed is true until it is written."""
     if fcntl is None:
         yield
         return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
+    while True:
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            with suppress(OSError):  # of a file system without locks
+                fcntl.flock(handle, fcntl.LOCK_EX)
+            if os.path.samestat(os.fstat(handle), folder.stat()):  # else the lock is that of the folder before
+                yield
+                return
+        finally:
+            os.close(handle)
 
 
 def _beside(out: Path) -> AbstractContextManager[Path]:

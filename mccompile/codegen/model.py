@@ -232,19 +232,31 @@ def _tests(when: Iterable[Condition], places: Mapping[Buffer, str]) -> tuple[str
     return tuple(f"{places[b]}[0] {'!=' if wanted else '=='} 0u" for b, wanted in when)
 
 
-def _payload(program: Program, total: int) -> memoryview:
-    data = np.zeros(total, np.uint8)
+def _payload(program: Program, total: int) -> list[memoryview]:
+    """The blob's payload in pieces, one behind the other: they are the buffers' own bytes, and zeros between them."""
+    pieces, at = [], 0
     for b in program.blob():
         assert b.data is not None
         raw = np.ascontiguousarray(b.data, b.data.dtype.newbyteorder("<")).reshape(-1).view(np.uint8)
-        data[program.offsets[b] : program.offsets[b] + raw.size] = raw
-    return data.data
+        pieces += [_zeros(program.offsets[b] - at), raw.data]
+        at = program.offsets[b] + raw.size
+    return [*pieces, _zeros(total - at)]
 
 
-def _trusted(program: Program, payload: memoryview) -> Trusted | None:
+def _zeros(nbytes: int) -> memoryview:
+    return memoryview(bytes(nbytes))
+
+
+def _trusted(program: Program, payload: Iterable[memoryview]) -> Trusted | None:
     """The part of the payload, at its beginning, that says where kernels read and write."""
     nbytes = max((program.offsets[b] + b.nbytes for b in program.module.trusted()), default=0)
-    return Trusted(nbytes, zlib.crc32(payload[:nbytes])) if nbytes else None
+    if nbytes == 0:
+        return None
+    crc, left = 0, nbytes
+    for piece in payload:
+        crc = zlib.crc32(piece[:left], crc)
+        left -= len(piece[:left])
+    return Trusted(nbytes, crc)
 
 
 def _functions(program: Program) -> tuple[Function, ...]:

@@ -36,7 +36,8 @@ def read_model(path: str | Path) -> OnnxModel:
     """
     path = Path(path)
     data = read_bytes(path)
-    proto = parse(data, path)
+    sha256, proto = hashlib.sha256(data).hexdigest(), parse(data, path)
+    del data  # the model is as large again
     where = path.name
     opsets = _opsets(proto, where)
     check_limits(proto, where)
@@ -52,7 +53,7 @@ def read_model(path: str | Path) -> OnnxModel:
         graph=graph,
         opsets=opsets,
         path=str(path),
-        sha256=hashlib.sha256(data).hexdigest(),
+        sha256=sha256,
         ir_version=int(proto.ir_version),
         producer=f"{proto.producer_name} {proto.producer_version}".strip(),
         metadata={entry.key: entry.value for entry in proto.metadata_props},

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import logging
+import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
@@ -416,6 +417,6 @@ def _publish(made: Path, out: Path) -> None:
         raise UsageError(f"'{out}' is a folder", hint="name the .onnx file itself")
     try:
         with written_whole(out) as staged:
-            staged.write_bytes(made.read_bytes())
+            shutil.copyfile(made, staged)
     except OSError as e:
         raise UsageError(f"'{out}' cannot be written: {e.strerror}") from e

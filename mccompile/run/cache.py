@@ -71,7 +71,7 @@ def stored(name: str, make: Callable[[Path], object]) -> Path:
         with written_whole(result) as staged:
             make(staged)
             staged.chmod(staged.stat().st_mode & ~_OTHERS_WRITE)
-            digest = _digest(staged)
+            digest = digest_of(staged)
         with written_whole(_seal(result)) as staged:
             staged.write_text(digest)
         if secrets.randbelow(ONE_IN) == 0:
@@ -88,6 +88,12 @@ def _usable() -> Iterator[None]:
         raise CacheError(
             f"the cache folder {cache_dir()} cannot be written: {e.strerror}", hint="set MCC_CACHE to one that can"
         ) from e
+
+
+def digest_of(path: Path) -> str:
+    """The SHA-256 of a file, in hexadecimal; it is read piece by piece: weights may be most of what memory holds."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def prune(folder: Path, most: int) -> None:
@@ -138,7 +144,7 @@ def _believed(result: Path) -> bool:
         found = result.lstat()
         if not stat.S_ISREG(found.st_mode) or not _safe(found) or not _safe(_seal(result).lstat()):
             return False
-        if _seal(result).read_text() != _digest(result):
+        if _seal(result).read_text() != digest_of(result):
             return False
     except (FileNotFoundError, UnicodeDecodeError):
         return False
@@ -155,10 +161,6 @@ def _safe(found: os.stat_result) -> bool:
 def _seal(result: Path) -> Path:
     """The file of a file's digest."""
     return result.with_name(f"{result.name}.sha256")
-
-
-def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _files(folder: Path) -> Iterator[tuple[os.stat_result, Path]]:

@@ -23,7 +23,7 @@ from mccompile._data import data_dir
 from mccompile._dataclass import dataclass
 from mccompile._version import version_text
 from mccompile.plugins import made_with
-from mccompile.run.cache import MOST_BYTES, cached, found, stored
+from mccompile.run.cache import MOST_BYTES, cached, digest_of, found, stored
 from mccompile.targets.target import resolve
 
 LARGEST = MOST_BYTES // 4
@@ -51,12 +51,8 @@ class Kept:
         path = found(self.name)
         if path is None:
             return None
-        head, _, content = path.read_bytes().partition(b"\n")
-        files, at = {}, 0
-        for name, size in json.loads(head).items():
-            files[name] = content[at : at + size]
-            at += size
-        return files
+        with path.open("rb") as file:
+            return {name: file.read(size) for name, size in json.loads(file.readline()).items()}
 
     def keep(self, files: Mapping[str, bytes]) -> None:
         """From now on these. CacheError for a folder that cannot be used."""
@@ -89,7 +85,7 @@ def kept(models: Sequence[Path], target: str, asked: Mapping[str, object]) -> Ke
             key.update(f"{len(part)} {part}\n".encode())
         for model in models:
             name = [model.name, model.resolve().parent.name]  # what C is called by
-            key.update(f"{name} {[_digest(path) for path in (model, *_beside(model))]}\n".encode())
+            key.update(f"{name} {[digest_of(path) for path in (model, *_beside(model))]}\n".encode())
     except (OSError, ValueError):  # the compiler says what is wrong with the file
         return None
     return Kept(f"{key.hexdigest()[:32]}.compiled")
@@ -131,7 +127,7 @@ def _beside(model: Path) -> list[Path]:
         path.write_text(json.dumps([os.path.relpath(file, model.parent) for file in model_files(model)[1:]]))
 
     inside = model.parent.resolve()
-    named = json.loads(cached(f"{_digest(model)[:32]}.external", look).read_text())
+    named = json.loads(cached(f"{digest_of(model)[:32]}.external", look).read_text())
     files = [(inside / name).resolve() for name in named]
     if not all(file.is_relative_to(inside) and file.is_file() for file in files):
         raise ValueError(named)
@@ -147,11 +143,6 @@ def _holds(path: Path, word: bytes) -> bool:
                 return True
             end = block[1 - len(word) :]
     return False
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _plain(value: object) -> str:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from mccompile.ir.errors import UsageError
+from mccompile.run.memory import Array
 from mccompile.targets.target import runs_here
 
 
@@ -49,21 +51,26 @@ def _model_report(reports: dict[str, Any], out_dir: Path, model: str) -> Any:
     return reports[name]
 
 
-def blob_of(out_dir: Path, report: Mapping[str, Any]) -> bytes:
-    """The blob of a network: a file, or a part of the file that holds those of all targets."""
+def blob_of(out_dir: Path, report: Mapping[str, Any], allocate: Callable[[int], Array]) -> Array:
+    """The blob of a network: a file, or a part of the file that holds those of all targets.
+
+    Args:
+        allocate: gives the memory for so many bytes. They are read into it at once: weights may be most of memory.
+    """
     place = report.get("blob")
     if place is None:
         path = out_dir / f"{report['model']['name']}.mcb"
         if not path.exists() and any("/" in file for file in report.get("files", ())):
             raise UsageError(f"{out_dir} is a package of C files, whose weights are among them",
                              hint="what is to be loaded is compiled without --package")  # fmt: skip
-        return _read(path)
-    return _read(out_dir / place["file"])[place["offset"] : place["offset"] + place["bytes"]]
-
-
-def _read(path: Path) -> bytes:
+        place = {"file": path.name, "offset": 0, "bytes": None}
+    path = out_dir / place["file"]
     try:
-        return path.read_bytes()
+        with path.open("rb") as file:
+            nbytes = os.fstat(file.fileno()).st_size if place["bytes"] is None else place["bytes"]
+            blob = allocate(nbytes)
+            file.seek(place["offset"])
+            return blob[: file.readinto(blob.data)]
     except OSError as e:
         raise UsageError(f"{path} cannot be read: {e.strerror}", hint="compile the model again") from e
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import mmap
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -24,6 +26,16 @@ def aligned_bytes(count: int, align: int) -> Array:
     raw = np.zeros(count + align, dtype=np.uint8)
     start = -raw.ctypes.data % align
     return raw[start : start + count]
+
+
+def give_back() -> None:
+    """Free what nothing refers to but itself, and give it to the system where the C library keeps it: glibc does, of
+    arrays of up to 32 MB, and finds no use for it when larger ones are asked for."""
+    gc.collect()
+    if sys.platform == "linux":
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # musl has none
+        if trim is not None:
+            trim(0)
 
 
 FENCE_BYTES = 64 * 1024

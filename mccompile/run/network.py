@@ -96,16 +96,14 @@ class Network:
         self.arenas = {r["name"]: allocate(int(r["arena_bytes"]), align) for r in regions}
         ports = [*self.report["inputs"], *self.report["outputs"]]
         self._lent = {p["c_field"]: _lent(p, allocate) for p in ports if _is_lent(p)}
-        data = blob_of(out_dir, self.report)
-        self._blob = allocate(len(data), align)
-        self._blob[:] = np.frombuffer(data, dtype=np.uint8)
+        self._blob = blob_of(out_dir, self.report, lambda nbytes: allocate(nbytes, align))
         parts = int(self.report["options"].get("threads", 1))
         if threads > 1 and parts == 1:
             raise UsageError(f"{self.name} was compiled for one thread", hint=f"compile it with --threads {threads}")
         if here:
             library = built_library(out_dir, sources, c_flags, hooks, pooled=parts > 1)
             self.ffi, self.lib = opened(library, self.report, len(self.arenas), len(self._lent), hooks)
-            self._bind_library(len(data))
+            self._bind_library()
             if parts > 1:
                 self._start_threads(threads or parts)
         else:
@@ -269,13 +267,13 @@ class Network:
         part: tuple[Any, ...] = (*map(slice, self._shape(port, counted=False)), ...)  # a view of a number, too
         return np.asarray(room[part])
 
-    def _bind_library(self, blob_bytes: int) -> None:
+    def _bind_library(self) -> None:
         self._net = self.ffi.new("net_t *")
         self._run = getattr(self.lib, f"{self.name}_run")
         self._text = lambda status: self.ffi.string(self.lib.mcc_status_text(status)).decode()
         arenas = [self.pointer(a) for a in self.arenas.values()]
         init = getattr(self.lib, f"{self.name}_init")
-        self._expect_ok(init(self._net, *arenas, self.pointer(self._blob), blob_bytes), "init")
+        self._expect_ok(init(self._net, *arenas, self.pointer(self._blob), self._blob.nbytes), "init")
         for i, array in enumerate(self._lent.values()):
             self._net.lent[i] = self.pointer(array)
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import os
+import random
 import resource
 import signal
 import sys
+import time
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -115,21 +119,39 @@ def test_a_folder_is_whole_or_untouched_whenever_the_process_is_killed(
     assert way != "exchange" or [p.name for p in out.parent.iterdir()] == ["out"]
 
 
-def test_two_at_once_leave_one_of_both(out: Path, way: str) -> None:
-    def often(what: str) -> Callable[[], None]:
+def test_two_at_once_leave_one_of_both(out: Path, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    holds = folder._holds
+
+    def slowly(real: Path, name: str, data: bytes) -> bool:
+        time.sleep(random.random() / 1000)
+        return holds(real, name, data)
+
+    monkeypatch.setattr(folder, "_holds", slowly)
+
+    def some(what: str, seed: int) -> Callable[[], None]:
         def run() -> None:
-            for _ in range(30):
+            random.seed(seed)
+            for _ in range(3):
                 write_folder(out, files(what))
 
         return run
 
-    children = [_begin(often(what)) for what in ("one", "two")]
-    if way == "exchange":
-        for _ in range(200):
-            assert (out / "net.c").read_bytes() in [files(what)["net.c"] for what in ("old", "one", "two")]
-    assert [_ended(child) for child in children] == [0, 0]
-    if way == "exchange":
+    for i in range(20):
+        children = [_begin(some("one", i)), _begin(some("two", -1 - i))]
+        if way == "exchange":
+            for _ in range(20):
+                assert (out / "net.c").read_bytes() in [files(what)["net.c"] for what in ("old", "one", "two")]
+        assert [_ended(child) for child in children] == [0, 0]
         assert found(out) in ({**files("one"), **USERS}, {**files("two"), **USERS})
+
+
+def test_two_that_make_a_folder_at_once_leave_one_of_both(tmp_path: Path) -> None:
+    for i in range(20):
+        made = tmp_path / str(i)
+        children = [_begin(functools.partial(write_folder, made, files(what))) for what in ("one", "two")]
+        assert [_ended(child) for child in children] == [0, 0]
+        assert found(made) in (files("one"), files("two"))
+        assert [p.name for p in tmp_path.iterdir() if p.name.startswith(".")] == []
 
 
 def test_a_full_disk_leaves_all_as_it_is(out: Path, way: str) -> None:
@@ -188,3 +210,18 @@ def test_what_is_equal_is_not_touched(out: Path, way: str) -> None:
     write_folder(out, {**files("new"), "net.c": files("old")["net.c"]})
     assert (out / "net.c").stat().st_mtime == 1000
     assert found(out) == {**files("new"), **USERS, "net.c": files("old")["net.c"]}
+
+
+def test_what_is_there_is_compared_piece_by_piece(tmp_path: Path) -> None:
+    old = bytes(range(256)) * 2**14
+    for last in (b"a", b"b"):  # the same size, and other bytes at the very end
+        new = {LAST: b'{"files": {"net.mcb": 1}}', "net.mcb": old + last}
+        write_folder(tmp_path / "out", new)
+        assert (tmp_path / "out" / "net.mcb").read_bytes() == old + last
+    os.utime(tmp_path / "out" / "net.mcb", (1000, 1000))
+    tracemalloc.start()
+    write_folder(tmp_path / "out", new)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert (tmp_path / "out" / "net.mcb").stat().st_mtime == 1000
+    assert peak < len(old)

@@ -6,8 +6,10 @@ import dataclasses
 import random
 import re
 import struct
+import tracemalloc
 import zlib
 
+import numpy as np
 import pytest
 
 from mccompile.codegen import blob as blob_module
@@ -85,6 +87,18 @@ def test_round_trip(align: int, payload_bytes: int) -> None:
     )
     assert struct.unpack_from("<I", data, OFFSET_OF["payload_offset"])[0] % align == 0
     assert len(data) % 4 == 0
+
+
+def test_pieces_are_the_whole_and_copied_once() -> None:
+    whole = np.random.default_rng(0).integers(0, 256, 3_000_001, np.uint8).tobytes()
+    pieces = [memoryview(whole)[:5], b"", memoryview(whole)[5:2_000_000], whole[2_000_000:]]
+    tensors = [BlobTensor("w", "u8", (len(whole),), 0, len(whole))]
+    tracemalloc.start()
+    data = write_blob(pieces, tensors, bytes(16), 64)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert data == write_blob(whole, tensors, bytes(16), 64)
+    assert peak < 1.1 * len(whole)
 
 
 def test_round_trip_of_the_sample(blob: bytes, payload: bytes, program_id: bytes) -> None:
