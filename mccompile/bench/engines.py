@@ -16,7 +16,7 @@ Engine = Callable[[Path, Mapping[str, Any], int], tuple[str, Callable[[], object
 
 
 def onnxruntime(model: Path, inputs: Mapping[str, Any], threads: int = 1) -> tuple[str, Callable[[], object]]:
-    """onnxruntime with all its optimisations; inputs and outputs are bound, so that nothing is copied in a run."""
+    """onnxruntime with all its optimisations. Inputs and outputs are bound if they can be: a run copies nothing."""
     try:
         import onnxruntime as ort
     except ImportError as e:
@@ -32,14 +32,17 @@ def onnxruntime(model: Path, inputs: Mapping[str, Any], threads: int = 1) -> tup
     except Exception as e:
         first = (str(e).strip().splitlines() or [type(e).__name__])[0]
         raise CompileError(f"onnxruntime cannot run the model: {first}") from e
-    if not all(isinstance(a, np.ndarray) and a.dtype.kind in "biufc" for a in (*feeds.values(), *outputs)):
-        return f"onnxruntime {ort.__version__}", lambda: session.run(None, feeds)  # text and sequences are not bound
+    name, ports = f"onnxruntime {ort.__version__}", session.get_outputs()
+    # Text and sequences cannot be bound, nor outputs of another rank than the file says.
+    tensors = all(isinstance(a, np.ndarray) and a.dtype.kind in "biufc" for a in (*feeds.values(), *outputs))
+    if not tensors or any(len(port.shape) != a.ndim for port, a in zip(ports, outputs, strict=True)):
+        return name, lambda: session.run(None, feeds)
     binding = session.io_binding()
-    for name, array in feeds.items():
-        binding.bind_cpu_input(name, array)
-    for port, array in zip(session.get_outputs(), outputs, strict=True):
+    for given, array in feeds.items():
+        binding.bind_cpu_input(given, array)
+    for port, array in zip(ports, outputs, strict=True):
         binding.bind_ortvalue_output(port.name, ort.OrtValue.ortvalue_from_numpy(np.zeros_like(array)))
-    return f"onnxruntime {ort.__version__}", lambda: session.run_with_iobinding(binding)
+    return name, lambda: session.run_with_iobinding(binding)
 
 
 def _runnable(model: Path) -> str | bytes:

@@ -112,7 +112,7 @@ def test_onnxruntime_beside() -> None:
     assert 0 < found.others[0].time.median < 0.1
 
 
-def _port(name: str, kind: int, shape: list[int]) -> onnx.ValueInfoProto:
+def _port(name: str, kind: int, shape: list[int | str]) -> onnx.ValueInfoProto:
     return helper.make_tensor_value_info(name, kind, shape)
 
 
@@ -127,6 +127,10 @@ FED = {
     ),
     "bits of bfloat16": (
         [helper.make_node("Cast", ["x"], ["y"], to=1)], [_port("x", 16, [2])], _port("y", 1, [2]), Options(), None,
+    ),
+    "what has another rank than the file says": (
+        [helper.make_node("Squeeze", ["x"], ["y"])], [_port("x", 1, ["a", "b", "c"])], _port("y", 1, ["n"]),
+        Options(dims={"a": 2, "b": 1, "c": 3}), None,
     ),
     "a sequence": (
         [helper.make_node("SequenceAt", ["x", "i"], ["y"])],
