@@ -27,7 +27,7 @@ from mccompile.kernels.model.tiles import LONG, RUN, Segment, fits, segments
 from mccompile.kernels.model.widening import widened_operand
 from mccompile.kernels.recurrent import is_narrow
 from mccompile.kernels.variant import Builder, Offer, Packing, Variant, computed, laid_out
-from mccompile.ops.recurrent import Gru, Lstm, Recurrent
+from mccompile.ops.recurrent import Gru, Recurrent
 from mccompile.targets.target import Target
 
 WORDS = ("avx2", "avx512")
@@ -111,7 +111,7 @@ class Units:
 
 
 class _Tiled(Variant):
-    """A cell with one product per step and without lengths or peepholes."""
+    """A cell with one product per step and without lengths."""
 
     params = Units
     may_share = False
@@ -233,12 +233,6 @@ def _as_floats(node: Node) -> Node:
 class LstmVector(_Tiled):
     ops = ("lstm",)
     kernel = "lstm.vector"
-
-    def peculiar(self, node: Node) -> str:
-        assert isinstance(node.op, Lstm)
-        if node.op.input_forget or node.operands[5] is not None:
-            return "it has peepholes, or a forget gate that is 1 - i"
-        return ""
 
 
 class GruVector(_Tiled):

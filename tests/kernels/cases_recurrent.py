@@ -9,7 +9,9 @@ from tests.kernels.cases import TOLERANCE, Net, VariantCase
 _GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 
 
-def cell(op: str, steps: int, batch: int, hidden: int, states: bool, **attrs: object) -> VariantCase:
+def cell(
+    op: str, steps: int, batch: int, hidden: int, states: bool, peepholes: bool = False, **attrs: object
+) -> VariantCase:
     def build(n: Net) -> Sequence[str]:
         rows, depth = _GATES[op] * hidden, 7
         many = 2 if attrs.get("direction") == "bidirectional" else 1
@@ -18,9 +20,12 @@ def cell(op: str, steps: int, batch: int, hidden: int, states: bool, **attrs: ob
         if states:
             given += ["", n.input(many, batch, hidden)]
             given += [n.input(many, batch, hidden)] if op == "LSTM" else []
+        if peepholes:
+            given += [""] * (7 - len(given)) + [n.weight(many, 3 * hidden)]
         return n.several(op, given, 3 if op == "LSTM" else 2, hidden_size=hidden, **attrs)
 
     name = "_".join([op.lower(), str(steps), str(batch), str(hidden), *map(str, attrs.values())])
+    name += "_peepholes" * peepholes
     scaled = op == "GRU" and not attrs.get("linear_before_reset")
     kernel = "gru.scaled" if scaled else f"{op.lower()}.vector"
     tolerance = TOLERANCE if hidden < 1000 else 2 * TOLERANCE  # of sums of as many, without FMA
@@ -48,4 +53,9 @@ RECURRENT = [
     cell("GRU", 2, 9, 37, True, linear_before_reset=1),
     cell("GRU", 4, 1, 70, True, linear_before_reset=1),
     cell("RNN", 4, 6, 33, True),
+    cell("LSTM", 4, 1, 25, False, peepholes=True),
+    cell("LSTM", 3, 2, 17, True, peepholes=True, direction="bidirectional"),
+    cell("LSTM", 3, 5, 40, True, peepholes=True, direction="reverse", clip=1.5),
+    cell("LSTM", 4, 1, 33, True, input_forget=1),
+    cell("LSTM", 2, 3, 9, False, peepholes=True, input_forget=1),
 ]
