@@ -1,8 +1,14 @@
-"""Computes at compile time what depends on constants alone."""
+"""Computes at compile time what depends on constants alone.
+
+Worked example: w[2, 1920, 640] has the weights of both directions of a cell, and two slices of it are all that is
+read. The first one alone would be 1.2 MB beside w. But nothing reads w when both are there: each of the two frees a
+half of it, and the blob grows by nothing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections import Counter
+from collections.abc import Set
 
 import numpy as np
 
@@ -20,44 +26,40 @@ def run(graph: Graph, remarks: Remarks) -> int:
     Exact but for functions of the C library, whose last bit numpy may round another way.
     """
     outputs = set(graph.outputs)
-    readers = {v: len(nodes) for v, nodes in graph.users().items()}
+    room = _Room(graph, outputs)
     kept: list[Node] = []
-    grown = 0
     for node in graph.nodes:
-        if not node.inputs or node.varies or any(v not in graph.constants for v in node.inputs):
+        if not _is_constant(node, graph):
             kept.append(node)
-            continue
-        if not node.evaluates:
-            remarks.miss(f"folded {node.where}", "what it computes is known to C alone")
-            kept.append(node)
-            continue
-        if is_dequantised(node):
-            remarks.miss(f"folded {node.where}", "integers that stand for floats are small, and may stay so")
-            kept.append(node)
-            continue
-        steps = sum(node.op.turns_inside() * len(region.nodes) for region in node.regions)
-        if exceeds("folded-steps", steps):
-            remarks.miss(f"folded {node.where}", f"a loop of {steps:,} steps; {to_raise('folded-steps', steps)}")
-            kept.append(node)
-            continue
-        growth = _growth(node, readers, outputs)
-        if not outputs.isdisjoint(node.results):
-            remarks.miss(f"folded {node.where}", "its result is an output")
-            kept.append(node)
-        elif grown + growth > MAX_GROWTH_BYTES:
-            remarks.miss(f"folded {node.where}", f"the blob would grow by {grown + growth} bytes")
+        elif reason := _obstacle(node, outputs) or room.obstacle(node):
+            remarks.miss(f"folded {node.where}", reason)
             kept.append(node)
         else:
             arrays = node.evaluate({v: graph.array(v) for v in node.inputs})
             for result, array in zip(node.results, arrays, strict=True):
                 graph.constants[result] = np.ascontiguousarray(array).reshape(result.shape)
-            for v in set(node.inputs):
-                readers[v] -= 1
-            grown += growth
+            room.take(node)
             remarks.hit(f"folded {node.where}")
     changes = len(graph.nodes) - len(kept)
     graph.nodes = kept
     return changes
+
+
+def _is_constant(node: Node, graph: Graph) -> bool:
+    """Whether a node depends on constants alone, as far as these are known."""
+    return bool(node.inputs) and not node.varies and all(v in graph.constants for v in node.inputs)
+
+
+def _obstacle(node: Node, outputs: Set[Value]) -> str:
+    """Why a node is not computed that could be; empty if it is, where its results have room."""
+    if not node.evaluates:
+        return "what it computes is known to C alone"
+    if is_dequantised(node):
+        return "integers that stand for floats are small, and may stay so"
+    steps = sum(node.op.turns_inside() * len(region.nodes) for region in node.regions)
+    if exceeds("folded-steps", steps):
+        return f"a loop of {steps:,} steps; {to_raise('folded-steps', steps)}"
+    return "" if outputs.isdisjoint(node.results) else "its result is an output"
 
 
 def is_dequantised(node: Node) -> bool:
@@ -67,7 +69,43 @@ def is_dequantised(node: Node) -> bool:
     return node.op.elementwise is not None and y.dtype.is_float and y.type.count > 1 and whole
 
 
-def _growth(node: Node, readers: Mapping[Value, int], outputs: Set[Value]) -> int:
-    """Bytes that the results take, less those of the operands that nothing else needs."""
-    freed = sum(v.type.nbytes for v in set(node.inputs) if readers[v] == 1 and v not in outputs)
-    return sum(r.type.nbytes for r in node.results if r in readers) - freed
+class _Room:
+    """What constants take more than before: results, less the operands that nothing reads any more then."""
+
+    def __init__(self, graph: Graph, outputs: Set[Value]) -> None:
+        self._graph, self._outputs = graph, outputs
+        self._users = graph.users()
+        self._left = {v: len(nodes) for v, nodes in self._users.items()}
+        self._freed: Counter[Value] = Counter()
+        """Bytes of operands that count as freed already, with other readers left."""
+        self._shares: dict[Value, int] = {}
+        """Bytes of operands that each of their readers frees, where all of these will be folded."""
+        self._grown = 0
+
+    def obstacle(self, node: Node) -> str:
+        """Why the results of a node have no room; empty if they have."""
+        grown = self._grown + self._growth(node)
+        return f"the blob would grow by {grown} bytes" if grown > MAX_GROWTH_BYTES else ""
+
+    def take(self, node: Node) -> None:
+        """The results of a node are constants now."""
+        self._grown += self._growth(node)
+        for v in set(node.inputs):
+            self._freed[v] += self._frees(v)
+            self._left[v] -= 1
+
+    def _growth(self, node: Node) -> int:
+        results = sum(r.type.nbytes for r in node.results if r in self._users)
+        return results - sum(map(self._frees, set(node.inputs)))
+
+    def _frees(self, operand: Value) -> int:
+        """What one reader less frees of a constant."""
+        if operand in self._outputs:
+            return 0
+        if self._left[operand] == 1:
+            return operand.type.nbytes - self._freed[operand]
+        if operand not in self._shares:
+            users = self._users[operand]
+            folded = all(_is_constant(n, self._graph) and not _obstacle(n, self._outputs) for n in users)
+            self._shares[operand] = operand.type.nbytes // len(users) if folded else 0
+        return self._shares[operand]
