@@ -444,17 +444,15 @@ static inline float mcc_vsum(mcc_vf v)
     return v[0];
 }
 
-/* The power of two, between 2^-126 and 2^126, by which a number of size b becomes one of size a, or of 2^-60 where a is
- smaller: neither what is multiplied nor what undoes it is too small for a float. */
+/* The power of two by which a number becomes one from 1 to 2; a larger one from 2^127 on, a smaller one below 2^-126:
+ neither the power nor what undoes it is too small for a float. */
 MCC_PLACE_CODE
-static inline float mcc_power_apart(float a, float b)
+static inline float mcc_power_to_one(float size)
 {
-    union { uint32_t u; float f; } to, from, power;
-    to.f = a;
-    from.f = b;
-    const int32_t exponent = (int32_t)((to.u >> 23) & 0xFFu);
-    const int32_t apart = ((exponent > 67) ? exponent : 67) - (int32_t)((from.u >> 23) & 0xFFu);
-    power.u = (uint32_t)(127 + ((apart > 126) ? 126 : ((apart < -126) ? -126 : apart))) << 23;
+    union { uint32_t u; float f; } from, power;
+    from.f = size;
+    const uint32_t exponent = (from.u >> 23) & 0xFFu;
+    power.u = ((exponent > 253u) ? 1u : ((exponent < 1u) ? 253u : (254u - exponent))) << 23;
     return power.f;
 }
 

@@ -30,15 +30,17 @@ static MCC_NOINLINE void net_k0_matmul_sums_6(
             }
         }
         /* Rows of one size do not lose each other's digits. */
-        const float size = mcc_vtop(lower_size);
-        const float factor = mcc_power_apart(mcc_vtop(upper_size), size);
-        const mcc_vf power = mcc_vset(factor);
-        scratch[within / 2 + r + 560] = (size > 0.0f) ? 1.0f / factor : 0.0f;
+        const float upper_most = mcc_vtop(upper_size);
+        const float upper_power = mcc_power_to_one(upper_most);
+        scratch[within / 2 + r + 560] = (upper_most > 0.0f) ? 1.0f / upper_power : 0.0f;
+        const float lower_most = mcc_vtop(lower_size);
+        const float lower_power = mcc_power_to_one(lower_most);
+        scratch[within / 2 + r + 565] = (lower_most > 0.0f) ? 1.0f / lower_power : 0.0f;
         {
-            const mcc_vf a11 = mcc_vload(upper);
-            const mcc_vf a12 = mcc_vload(upper + 8);
-            const mcc_vf a21 = mcc_vload(lower) * power;
-            const mcc_vf a22 = mcc_vload(lower + 8) * power;
+            const mcc_vf a11 = mcc_vload(upper) * mcc_vset(upper_power);
+            const mcc_vf a12 = mcc_vload(upper + 8) * mcc_vset(upper_power);
+            const mcc_vf a21 = mcc_vload(lower) * mcc_vset(lower_power);
+            const mcc_vf a22 = mcc_vload(lower + 8) * mcc_vset(lower_power);
             const mcc_vf s1 = a21 + a22;
             const mcc_vf s2 = s1 - a11;
             mcc_vstore(sums, a11);
@@ -59,7 +61,6 @@ static MCC_NOINLINE void net_k0_matmul_6x44(
 {
     MCC_WRITES();
     const float *sums = &scratch[(within / 2) * 112];
-    const float *sizes = &scratch[within / 2 + 560];
     const float *weights = &x1[n / 48 * 1344];
     mcc_vf kept[3][3];
     mcc_vf more[3][3];
@@ -117,35 +118,27 @@ static MCC_NOINLINE void net_k0_matmul_6x44(
             }
         } else { /* C11, C21, C12, C22 */
             const int32_t below = (step == 4) || (step == 7);
+            const float *sizes = &scratch[below * 5 + within / 2 + 560];
 
-            if (below != 0) {
-                MCC_UNROLL_FULLY
-                for (int32_t r = 0; r < 3; ++r) {
-                    MCC_UNROLL_FULLY
-                    for (int32_t i = 0; i < 3; ++i) {
-                        acc[r][i] *= mcc_vset(sizes[r]);
-                    }
-                }
-            }
             if (step < 5) {
                 MCC_UNROLL_FULLY
                 for (int32_t r = 0; r < 3; ++r) {
-                    const mcc_vf c0 = acc[r][0] * mcc_vload(&x2[n]);
+                    const mcc_vf c0 = acc[r][0] * mcc_vload(&x2[n]) * mcc_vset(sizes[r]);
                     mcc_vstore(&y0[(m + below * 3 + r) * 44 + n], mcc_vrelu((c0 + mcc_vload(&e0[n]))));
-                    const mcc_vf c1 = acc[r][1] * mcc_vload(&x2[n + 8]);
+                    const mcc_vf c1 = acc[r][1] * mcc_vload(&x2[n + 8]) * mcc_vset(sizes[r]);
                     mcc_vstore(&y0[(m + below * 3 + r) * 44 + n + 8], mcc_vrelu((c1 + mcc_vload(&e0[n + 8]))));
-                    const mcc_vf c2 = acc[r][2] * mcc_vload(&x2[n + 16]);
+                    const mcc_vf c2 = acc[r][2] * mcc_vload(&x2[n + 16]) * mcc_vset(sizes[r]);
                     mcc_vstore(&y0[(m + below * 3 + r) * 44 + n + 16], mcc_vrelu((c2 + mcc_vload(&e0[n + 16]))));
                 }
             } else {
                 MCC_UNROLL_FULLY
                 for (int32_t r = 0; r < 3; ++r) {
-                    const mcc_vf c0 = acc[r][0] * mcc_vload(&x2[(n + 24)]);
+                    const mcc_vf c0 = acc[r][0] * mcc_vload(&x2[(n + 24)]) * mcc_vset(sizes[r]);
                     mcc_vstore(&y0[(m + below * 3 + r) * 44 + (n + 24)], mcc_vrelu((c0 + mcc_vload(&e0[(n + 24)]))));
-                    const mcc_vf c1 = acc[r][1] * mcc_vload(&x2[(n + 24) + 8]);
+                    const mcc_vf c1 = acc[r][1] * mcc_vload(&x2[(n + 24) + 8]) * mcc_vset(sizes[r]);
                     mcc_vstore(&y0[(m + below * 3 + r) * 44 + (n + 24) + 8],
                         mcc_vrelu((c1 + mcc_vload(&e0[(n + 24) + 8]))));
-                    const mcc_vf c2 = acc[r][2] * mcc_vload(&x2[(n + 24) + 16]);
+                    const mcc_vf c2 = acc[r][2] * mcc_vload(&x2[(n + 24) + 16]) * mcc_vset(sizes[r]);
                     mcc_vstore_n(&y0[(m + below * 3 + r) * 44 + (n + 24) + 16],
                         mcc_vrelu((c2 + mcc_vload_n(&e0[(n + 24) + 16], 4))), 4);
                 }
@@ -199,15 +192,17 @@ static MCC_NOINLINE void net_k0_matmul_sums_3(
             }
         }
         /* Rows of one size do not lose each other's digits. */
-        const float size = mcc_vtop(lower_size);
-        const float factor = mcc_power_apart(mcc_vtop(upper_size), size);
-        const mcc_vf power = mcc_vset(factor);
-        scratch[within / 2 + r + 560] = (size > 0.0f) ? 1.0f / factor : 0.0f;
+        const float upper_most = mcc_vtop(upper_size);
+        const float upper_power = mcc_power_to_one(upper_most);
+        scratch[within / 2 + r + 560] = (upper_most > 0.0f) ? 1.0f / upper_power : 0.0f;
+        const float lower_most = mcc_vtop(lower_size);
+        const float lower_power = mcc_power_to_one(lower_most);
+        scratch[within / 2 + r + 565] = (lower_most > 0.0f) ? 1.0f / lower_power : 0.0f;
         {
-            const mcc_vf a11 = mcc_vload(upper);
-            const mcc_vf a12 = mcc_vload(upper + 8);
-            const mcc_vf a21 = mcc_vload(lower) * power;
-            const mcc_vf a22 = mcc_vload(lower + 8) * power;
+            const mcc_vf a11 = mcc_vload(upper) * mcc_vset(upper_power);
+            const mcc_vf a12 = mcc_vload(upper + 8) * mcc_vset(upper_power);
+            const mcc_vf a21 = mcc_vload(lower) * mcc_vset(lower_power);
+            const mcc_vf a22 = mcc_vload(lower + 8) * mcc_vset(lower_power);
             const mcc_vf s1 = a21 + a22;
             const mcc_vf s2 = s1 - a11;
             mcc_vstore(sums, a11);
@@ -228,7 +223,6 @@ static MCC_NOINLINE void net_k0_matmul_3x44(
 {
     MCC_WRITES();
     const float *sums = &scratch[(within / 2) * 112];
-    const float *sizes = &scratch[within / 2 + 560];
     const float *weights = &x1[n / 48 * 1344];
     mcc_vf kept[2][3];
     mcc_vf more[2][3];
@@ -286,25 +280,17 @@ static MCC_NOINLINE void net_k0_matmul_3x44(
             }
         } else { /* C11, C21, C12, C22 */
             const int32_t below = (step == 4) || (step == 7);
+            const float *sizes = &scratch[below * 5 + within / 2 + 560];
 
-            if (below != 0) {
-                MCC_UNROLL_FULLY
-                for (int32_t r = 0; r < 2; ++r) {
-                    MCC_UNROLL_FULLY
-                    for (int32_t i = 0; i < 3; ++i) {
-                        acc[r][i] *= mcc_vset(sizes[r]);
-                    }
-                }
-            }
             if (step < 5) {
                 MCC_UNROLL_FULLY
                 for (int32_t r = 0; r < 2; ++r) {
                     if (r >= below) { /* the last row of the upper half is the first of the lower */
-                        const mcc_vf c0 = acc[r][0] * mcc_vload(&x2[n]);
+                        const mcc_vf c0 = acc[r][0] * mcc_vload(&x2[n]) * mcc_vset(sizes[r]);
                         mcc_vstore(&y0[(m + below + r) * 44 + n], mcc_vrelu((c0 + mcc_vload(&e0[n]))));
-                        const mcc_vf c1 = acc[r][1] * mcc_vload(&x2[n + 8]);
+                        const mcc_vf c1 = acc[r][1] * mcc_vload(&x2[n + 8]) * mcc_vset(sizes[r]);
                         mcc_vstore(&y0[(m + below + r) * 44 + n + 8], mcc_vrelu((c1 + mcc_vload(&e0[n + 8]))));
-                        const mcc_vf c2 = acc[r][2] * mcc_vload(&x2[n + 16]);
+                        const mcc_vf c2 = acc[r][2] * mcc_vload(&x2[n + 16]) * mcc_vset(sizes[r]);
                         mcc_vstore(&y0[(m + below + r) * 44 + n + 16], mcc_vrelu((c2 + mcc_vload(&e0[n + 16]))));
                     }
                 }
@@ -312,12 +298,12 @@ static MCC_NOINLINE void net_k0_matmul_3x44(
                 MCC_UNROLL_FULLY
                 for (int32_t r = 0; r < 2; ++r) {
                     if (r >= below) { /* the last row of the upper half is the first of the lower */
-                        const mcc_vf c0 = acc[r][0] * mcc_vload(&x2[(n + 24)]);
+                        const mcc_vf c0 = acc[r][0] * mcc_vload(&x2[(n + 24)]) * mcc_vset(sizes[r]);
                         mcc_vstore(&y0[(m + below + r) * 44 + (n + 24)], mcc_vrelu((c0 + mcc_vload(&e0[(n + 24)]))));
-                        const mcc_vf c1 = acc[r][1] * mcc_vload(&x2[(n + 24) + 8]);
+                        const mcc_vf c1 = acc[r][1] * mcc_vload(&x2[(n + 24) + 8]) * mcc_vset(sizes[r]);
                         mcc_vstore(&y0[(m + below + r) * 44 + (n + 24) + 8],
                             mcc_vrelu((c1 + mcc_vload(&e0[(n + 24) + 8]))));
-                        const mcc_vf c2 = acc[r][2] * mcc_vload(&x2[(n + 24) + 16]);
+                        const mcc_vf c2 = acc[r][2] * mcc_vload(&x2[(n + 24) + 16]) * mcc_vset(sizes[r]);
                         mcc_vstore_n(&y0[(m + below + r) * 44 + (n + 24) + 16],
                             mcc_vrelu((c2 + mcc_vload_n(&e0[(n + 24) + 16], 4))), 4);
                     }

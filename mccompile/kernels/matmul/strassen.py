@@ -143,9 +143,8 @@ class StrassenTile(InChunks, Prefetching):
         return -(-half // self.lanes) * self.lanes + self.lanes
 
     def scratch(self, half: int) -> int:
-        """Floats of the rows that are made for a chunk: seven for each pair of rows, and what one was multiplied by.
-        """
-        return self.upper(self.chunk) * (PRODUCTS * self.sum_row(half) + 1)
+        """Floats of the rows that are made for a chunk: seven for each pair of rows, and what undoes both sizes."""
+        return self.upper(self.chunk) * (PRODUCTS * self.sum_row(half) + 2)
 
 
 @dataclass(frozen=True)
