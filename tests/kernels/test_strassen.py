@@ -164,6 +164,16 @@ def test_rows_of_any_size_keep_their_digits(target: str, tmp_path: Path) -> None
     assert (np.abs(got - want) <= 3e-5 * bound).all()
 
 
+def test_columns_of_zeros_have_results_of_zero(tmp_path: Path) -> None:
+    """Channels that are dead, with nothing of those that they meet in a tile."""
+    needs_target(WIDE[-1])
+    a, b = np.random.default_rng(5).uniform(-1, 1, (40, 64)).astype(np.float32), _dense(64, 80)
+    b[:, 3:80:9] = 0
+    got = _forced(a, b, WIDE[-1], tmp_path)
+    assert not got[:, 3:80:9].any()
+    assert np.abs(got - a @ b).max() < 1e-4
+
+
 def test_what_is_finite_stays_so(tmp_path: Path) -> None:
     """Sums of elements near the largest float, by weights that make results of less."""
     needs_target(WIDE[-1])

@@ -193,13 +193,14 @@ def _products(columns: Array) -> Array:
 
 @dataclass(frozen=True)
 class Unscaled(_Columns):
-    """What undoes `powers`: a number for each column, in the order and number of `StrassenColumns`."""
+    """What undoes `powers`, 0 for a column of zeros, whose results are so: a number for each column, in the order and
+    number of `StrassenColumns`."""
 
     def pack(self, array: Array) -> Array:
         matrix = _matrix(array, self.transposed)
         last = self.tile.tiles_n(matrix.shape[1])[-1]
         undone = np.ones(last.stop - last.size + 2 * self.tile.left(last.size), dtype=array.dtype)
-        undone[: matrix.shape[1]] = 1 / powers(matrix)
+        undone[: matrix.shape[1]] = np.where(_sizes(matrix, 0) > 0, 1 / powers(matrix), 0)
         return undone
 
 
