@@ -212,14 +212,15 @@ def _matrix(array: Array, transposed: bool) -> Array:
 
 
 def powers(matrix: Array) -> Array:
-    """Powers of two that bring the columns of a matrix to one magnitude: products stay what they are to the bit.
+    """Powers of two that bring the columns of a matrix to one magnitude: products stay what they are to the bit. They,
+    and what undoes them, are no smaller than a float may be.
 
     >>> powers(np.array([[0.5, 3.0, 0.0], [0.25, -1.0, 0.0]]))
     array([1.  , 0.25, 1.  ])
     """
     largest = _sizes(matrix, 0).astype(np.float64)
     _, exponents = np.frexp(np.where(largest > 0, largest, 0.5))
-    return np.exp2(-np.clip(exponents, -100, 100).astype(np.float64))
+    return np.exp2(-np.clip(exponents, -126, 126).astype(np.float64))
 
 
 def _sizes(matrix: Array, axis: int) -> Array:
