@@ -188,13 +188,17 @@ def test_what_is_finite_stays_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("special", [np.nan, np.inf])
-def test_what_is_not_finite_reaches_one_other_row(special: float, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("rows", "at", "others"), [(40, 11, 1), (7, 1, 1), (7, 3, 2)])
+def test_what_is_not_finite_reaches_what_it_meets(
+    special: float, rows: int, at: int, others: int, tmp_path: Path
+) -> None:
+    """One other row, or two from the middle of a tile of an odd number of rows."""
     needs_target(WIDE[-1])
-    a = np.ones((40, 32), dtype=np.float32)
-    a[11, 5] = special
+    a = np.ones((rows, 32), dtype=np.float32)
+    a[at, 5] = special
     finite = np.isfinite(_forced(a, _dense(32, 64), WIDE[-1], tmp_path)).all(axis=1)
-    assert not finite[11]
-    assert finite.sum() >= 38
+    assert not finite[at]
+    assert finite.sum() >= rows - 1 - others
 
 
 def test_it_says_what_it_cannot_do() -> None:
