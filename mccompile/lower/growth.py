@@ -12,12 +12,12 @@ of 75 %, of the 520 cycles that this saves 390 are enough: b is all that grows.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from itertools import pairwise
 
 from mccompile._dataclass import dataclass
 from mccompile.ir.errors import CompileError
-from mccompile.ir.graph import Graph, Node
+from mccompile.ir.graph import Graph, Node, Value
 from mccompile.lower.select import Choice
 
 Choose = Callable[[Node], Choice]
@@ -34,6 +34,15 @@ class Budget:
 
 
 NO_GROWTH = Budget()
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Nodes for which all kernels take the same, that read one constant: what one of these adds to it is added once.
+    ``kept`` bytes stay beside that, for others read the constant as well."""
+
+    nodes: tuple[Node, ...]
+    kept: int
 
 
 @dataclass(frozen=True)
@@ -74,17 +83,42 @@ def choose_all(graph: Graph, choose: Choose, budget: Budget) -> dict[Node, Choic
             errors.append(e)
     if errors:
         raise errors[0] if len(errors) == 1 else CompileError("\n".join(map(str, errors)))
-    levels = {n: list(_levels(c)) for n, c in choices.items() if c.growth > 0}
-    rooms = _spent(levels, budget)
+    groups = {g.nodes[0]: g for g in _groups(graph, choices)}
+    spent = _spent({n: list(_levels(choices[n], g)) for n, g in groups.items()}, budget)
+    rooms = {n: added - groups[first].kept for first, added in spent.items() for n in groups[first].nodes}
     return {n: c.within(rooms.get(n, 0)) for n, c in choices.items()}
 
 
-def _levels(choice: Choice) -> Iterator[_Level]:
-    """What may be spent on a node, the most first: each next is the best choice that takes less than that."""
+def _groups(graph: Graph, choices: Mapping[Node, Choice]) -> list[_Group]:
+    """The nodes whose weights may grow: alone, or with those that share them."""
+    found: dict[Hashable, list[Node]] = {}
+    readers = graph.users()
+    for node, choice in choices.items():
+        if choice.growth > 0:
+            ranked = tuple((c.offer, c.cycles, c.growth) for c in (choice.best, *choice.others))
+            found.setdefault((_weights(graph, node), ranked), []).append(node)
+    groups = []
+    for nodes in found.values():
+        w = _weights(graph, nodes[0])
+        others = w is not None and set(readers[w]) > set(nodes)
+        groups.append(_Group(tuple(nodes), w.type.nbytes if w is not None and others else 0))
+    return groups
+
+
+def _weights(graph: Graph, node: Node) -> Value | None:
+    """The largest constant that a node reads."""
+    known = [v for v in node.operands if v is not None and v in graph.constants]
+    return max(known, key=lambda v: v.type.nbytes, default=None)
+
+
+def _levels(choice: Choice, group: _Group) -> Iterator[_Level]:
+    """What may be spent on a group, whose nodes all have this choice, the most first: each next is the best one that
+    takes less than that."""
+    times = len(group.nodes)
     while choice.growth > 0:
-        yield _Level(choice.growth, choice.best.cycles)
+        yield _Level(choice.growth + group.kept, times * choice.best.cycles)
         choice = choice.within(choice.growth - 1)
-    yield _Level(0, choice.best.cycles)
+    yield _Level(0, times * choice.best.cycles)
 
 
 def _spent(levels: dict[Node, list[_Level]], budget: Budget) -> dict[Node, int]:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from mccompile.driver import Options, compile_program, import_graph
+from mccompile.ir.kernel import Call
 from mccompile.lower.growth import Budget, _Level, _spent
+from tests.kernels.cases import Net
 
 Levels = dict[str, list[tuple[int, float]]]
 
@@ -77,3 +82,25 @@ def test_a_share_of_the_gain_takes_the_worthiest_bytes(seed: int, share: float) 
     assert enough >= share * gain
     assert sum(part.values()) <= sum(whole.values())
     assert all(whole[n] >= b for n, b in part.items())
+
+
+@pytest.mark.parametrize(
+    ("rows", "growth", "sevenths"),
+    [
+        ((196, 196), 2.0, 2),  # one packing for both
+        ((196, 60), 2.0, 0),  # each has its own, or leaves the matrix as it is to the other
+    ],
+)
+def test_weights_that_several_nodes_read_grow_once(
+    rows: Sequence[int], growth: float, sevenths: int, tmp_path: Path
+) -> None:
+    n = Net(1)
+    w = n.weight(512, 512)
+    model = n.model(*(n("MatMul", n.input(m, 512), w) for m in rows))
+    (tmp_path / "net.onnx").write_bytes(model.SerializeToString())
+    c = import_graph(tmp_path / "net.onnx", Options(target="x86-64-v4", max_blob_growth=growth))
+    compile_program(c)
+    assert c.program is not None
+    kernels = [s.kernel for s in c.program.body.linear() if isinstance(s, Call)]
+    assert kernels.count("matmul.strassen") == sevenths
+    assert sum(b.nbytes for b in c.program.blob()) <= growth * 512 * 512 * 4
