@@ -50,6 +50,11 @@ def _one_row(n: Net) -> Sequence[str]:
     return [n("MatMul", repeated, n.weight(24, 40)), n("Relu", n("MatMul", blocks, n.weight(24, 33)))]
 
 
+def _batch_of_one(n: Net) -> Sequence[str]:
+    """A matrix [1, N, K], which is read as [K, N]."""
+    return [n("Einsum", n.input(1, 9, 32), n.weight(1, 40, 32), equation="bik,bjk->bij")]
+
+
 def _columns_apart(n: Net) -> Sequence[str]:
     """Columns of three magnitudes, and some of zeros."""
     w = n.rng.uniform(-1, 1, (32, 80)).astype("float32")
@@ -73,5 +78,6 @@ STRASSEN = [
     pixels((1, 20, 19), 36, "residual"),
     VariantCase("strassen _parts", KERNEL, _parts, "conv", channels_last=True, tolerance=TOLERANCE),
     VariantCase("strassen _one_row", KERNEL, _one_row, "matmul", tolerance=TOLERANCE),
+    VariantCase("strassen _batch_of_one", KERNEL, _batch_of_one, "matmul", tolerance=TOLERANCE),
     VariantCase("strassen _columns_apart", KERNEL, _columns_apart, "matmul", tolerance=TOLERANCE),
 ]

@@ -92,7 +92,8 @@ def test_a_transposed_matrix_is_packed_as_it_is() -> None:
     b = np.random.default_rng(0).standard_normal((6, 20)).astype(np.float32)
     for how in (StrassenColumns, Unscaled):
         assert np.array_equal(how(8, 4, transposed=True).pack(b.T), how(8, 4, transposed=False).pack(b))
-        assert np.array_equal(how(8, 4, transposed=True).pack(b.T[:, :, None, None]), how(8, 4, False).pack(b))
+        for same in (b.T[:, :, None, None], b.T[:, :, None], b.T[None], b.T[None, None]):
+            assert np.array_equal(how(8, 4, transposed=True).pack(same), how(8, 4, False).pack(b))
 
 
 def _dense(steps: int, columns: int) -> Array:

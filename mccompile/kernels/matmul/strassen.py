@@ -163,8 +163,8 @@ class _Columns:
 
 @dataclass(frozen=True)
 class StrassenColumns(_Columns):
-    """A matrix [K, N] (``transposed``: [N, K], with any axes of extent 1 behind) as B11, B21, t2, t3, t4, t1, B22 of
-    each tile of 2 * ``width`` columns: [tiles][7][K / 2][width], the last tile as wide as it needs in vectors.
+    """A matrix [K, N] (``transposed``: [N, K], with axes of extent 1 before or behind) as B11, B21, t2, t3, t4, t1,
+    B22 of each tile of 2 * ``width`` columns: [tiles][7][K / 2][width], the last tile as wide as it needs in vectors.
 
     Columns are multiplied by `powers`, so that those of a tile are of one magnitude.
     """
@@ -205,15 +205,15 @@ class Unscaled(_Columns):
 
 
 def _matrix(array: Array, transposed: bool) -> Array:
-    """The weights as [K, N]."""
-    if transposed:
-        return array.reshape(array.shape[-2:] if array.ndim < 3 else array.shape[:2]).T
-    return array.reshape(array.shape[-2:])
+    """The weights as [K, N], without the axes of extent 1 before them, or, of convolutions, behind them."""
+    behind = transposed and array.ndim > 2 and math.prod(array.shape[2:]) == 1
+    matrix = array.reshape(array.shape[:2] if behind else array.shape[-2:])
+    return matrix.T if transposed else matrix
 
 
 def powers(matrix: Array) -> Array:
-    """Powers of two that bring the columns of a matrix to one magnitude: products stay what they are to the bit. They,
-    and what undoes them, are no smaller than a float may be.
+    """Powers of two that bring the columns of a matrix to one magnitude: products stay what they are to the bit.
+    Neither they nor what undoes them is too small for a float.
 
     >>> powers(np.array([[0.5, 3.0, 0.0], [0.25, -1.0, 0.0]]))
     array([1.  , 0.25, 1.  ])
