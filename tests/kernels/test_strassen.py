@@ -138,6 +138,24 @@ def test_options_and_weights_that_allow_it(weights: Any, options: dict[str, Any]
     assert ("matmul.strassen" in kernels) == used
 
 
+@pytest.mark.parametrize(
+    ("shape", "extra", "used"),
+    [((98, 2, 512), (98, 2, 512), True), ((98, 2, 512), (98, 1, 512), False), ((2, 98, 512), (2, 1, 512), True)],
+)
+def test_rows_that_do_not_lie_one_behind_the_other_are_no_tile(
+    shape: Any, extra: Any, used: bool, tmp_path: Path
+) -> None:
+    """Two rows of each batch, to which something is added that all of its rows share."""
+    n = Net(1)
+    model = n.model(n("Add", n("MatMul", n.input(*shape), n.weight(512, 512)), n.input(*extra)))
+    (tmp_path / "net.onnx").write_bytes(model.SerializeToString())
+    c = import_graph(tmp_path / "net.onnx", Options(target="x86-64-v4"))
+    compile_program(c)
+    assert c.program is not None
+    kernels = [s.kernel for s in c.program.body.linear() if isinstance(s, Call)]
+    assert kernels == ["matmul.strassen" if used else "matmul.packed"]
+
+
 def _forced(a: Array, b: Array, target: str, folder: Path, **options: Any) -> Array:
     """a @ b by the kernel."""
     n = Net(1)

@@ -34,7 +34,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping
 
 import numpy as np
 
@@ -44,7 +44,7 @@ from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import F32
-from mccompile.ir.views import View
+from mccompile.ir.views import Buffer, View, whole
 from mccompile.kernels.matmul.packed import batched
 from mccompile.kernels.model.lanes import vector_cycles
 from mccompile.kernels.model.of_arrays import OfArrays
@@ -312,8 +312,13 @@ class StrassenRows(Variant):
             return "the target has no vectors, or no memory to spare"
         if reason := computed(node, constants, 1) or self._no_product(node) or self.numbers(node, constants):
             return reason
+        views = self.views(node, _stored, _stored(node.results[0]))
+        if isinstance(views, str):
+            return views
         rows, columns, steps = self.extents(node)
-        cycles, tile = best_tile(rows, columns, steps, target)
+        behind = views[0].shape[-2]  # so many rows lie one behind the other
+        cycles, tile = best_tile(behind, columns, steps, target)
+        cycles *= rows / behind
         body = node.post.get(0)
         if body is not None and vector_cycles([body], target.machine.vector_bytes) > LONG:
             cycles += SPILLS * rows * columns / target.lanes
@@ -325,11 +330,7 @@ class StrassenRows(Variant):
         tile, w = offer.params, operand_pair(node)[1]
         assert isinstance(tile, StrassenTile)
         rows, columns, steps = self.extents(node)
-        to = b.result(0)
-        result = self.rows_of(to)
-        extras = [self.rows_of(b.read(v).broadcast(to.shape)) for v in node.extras]
-        left = self.source(node, b.read(operand_pair(node)[0]), result)
-        views = merge([left, result, *extras], range(result.rank - 1))
+        views = self.views(node, b.read, b.result(0))
         if isinstance(views, str):
             raise InternalError(views)
         left, result, *extras = views
@@ -342,6 +343,14 @@ class StrassenRows(Variant):
         scratch = b.scratch(tile.scratch(steps // 2), F32)
         b.call(self.kernel, [left, packed, scales], [result], params=params, extras=extras, scratch=scratch)
 
+    def views(self, node: Node, read: Callable[[Value], View], to: View) -> list[View] | str:
+        """Operand 0, the result, stored as ``to``, and the extras, as rows: as many in one axis as lie one behind the
+        other in all of them; or why they are none."""
+        result = self.rows_of(to)
+        left = self.source(node, read(operand_pair(node)[0]), result)
+        extras = [self.rows_of(read(v).broadcast(to.shape)) for v in node.extras]
+        return merge([left, result, *extras], range(result.rank - 1))
+
     def parallel(self, call: Call, target: Target) -> list[Turns]:
         p, y = call.params, call.results[0]
         assert isinstance(p, StrassenTile)
@@ -351,6 +360,11 @@ class StrassenRows(Variant):
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:
         return vectors_apart(after, 0) or lines_broken(before, after, reads=False)
+
+
+def _stored(value: Value) -> View:
+    """A value as it is stored where nobody wants it otherwise."""
+    return whole(Buffer(value.name, value.type, "arena", value.type.dtype.nbytes))
 
 
 class MatMulStrassen(StrassenRows):
