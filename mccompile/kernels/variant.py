@@ -178,7 +178,7 @@ class Variant:
         """Tells it from every other variant of the operator."""
         return self.kernel
 
-    def numbers(self, node: Node, constants: Container[Value]) -> Hashable:
+    def numbers(self, node: Node, target: Target, constants: Container[Value]) -> Hashable:
         """What `offer` asks of the elements of constants: nodes that differ in it have answers of their own."""
         return None
 

@@ -100,7 +100,7 @@ def _groups(graph: Graph, choices: Mapping[Node, Choice]) -> list[_Group]:
     groups = []
     for nodes in found.values():
         w = _weights(graph, nodes[0])
-        others = w is not None and set(readers[w]) > set(nodes)
+        others = w is not None and len(readers[w]) > len(nodes)
         groups.append(_Group(tuple(nodes), w.type.nbytes if w is not None and others else 0))
     return groups
 

@@ -148,9 +148,10 @@ class ConvIntegerWinograd(ConvWinograd):
     def takes(self, node: Node) -> bool:
         return not node.varies
 
-    def numbers(self, node: Node, constants: Container[Value]) -> Hashable:
+    def numbers(self, node: Node, target: Target, constants: Container[Value]) -> Hashable:
         w = operand_pair(node)[1]
-        return w.shape[2:] != TAPS or no_integers(node) != "" or _stays_small(node, constants)
+        asks = not _unfit(target) and w.shape[2:] == TAPS and not no_integers(node)
+        return asks and _stays_small(node, constants)
 
     def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
         if reason := self._unable(node, target, constants):
@@ -166,10 +167,8 @@ class ConvIntegerWinograd(ConvWinograd):
         """Why it cannot compute a node; empty if it can."""
         op, (x, w) = node.op, operand_pair(node)
         assert isinstance(op, Conv)
-        if Capability.PAIRS not in target.capabilities or not target.spare_memory:
-            return "the target has no products of pairs of 16 bits, or no memory to spare"
-        if target.compact:
-            return "code is to be small"
+        if reason := _unfit(target):
+            return reason
         if op.groups != 1 or w.shape[2:] != TAPS or any(s != 1 for s in op.strides):
             return "it is no 3x3 at stride 1 in one group"
         if reason := supported(node, VNNI, constants):
@@ -187,6 +186,13 @@ class ConvIntegerWinograd(ConvWinograd):
         scratch = b.scratch(tile.scratch(w.shape[1]), I32)
         views = [plane_last(b.read(x)), packed]
         b.call(self.kernel, [*views], [plane_last(result)], params=tile, extras=extras, scratch=scratch)
+
+
+def _unfit(target: Target) -> str:
+    """Why a target has no such sums; empty if it has."""
+    if Capability.PAIRS not in target.capabilities or not target.spare_memory:
+        return "the target has no products of pairs of 16 bits, or no memory to spare"
+    return "code is to be small" if target.compact else ""
 
 
 def _stays_small(node: Node, constants: Container[Value]) -> bool:

@@ -264,6 +264,12 @@ def unsuited(array: Array, transposed: bool) -> str:
 _UNSUITED = OfArrays(unsuited)
 
 
+def _unfit(target: Target) -> str:
+    """Why a target has no such products; empty if it has."""
+    unfit = not target.lanes or not target.spare_memory or target.compact
+    return "the target has no vectors, or no memory to spare" if unfit else ""
+
+
 class StrassenRows(Variant):
     """A product of rows by constant columns."""
 
@@ -291,8 +297,10 @@ class StrassenRows(Variant):
         """A result as [..., N]."""
         return view
 
-    def numbers(self, node: Node, constants: Container[Value]) -> str:
+    def numbers(self, node: Node, target: Target, constants: Container[Value]) -> str:
         """Why the weights do not allow it, if they are known."""
+        if _unfit(target):
+            return ""
         data = constants.get(operand_pair(node)[1]) if isinstance(constants, Mapping) else None
         if not isinstance(data, np.ndarray) or self._no_product(node):
             return ""
@@ -308,9 +316,9 @@ class StrassenRows(Variant):
         return "a single row, or a sum of an odd number of products, has no halves" if rows < 2 or steps % 2 else ""
 
     def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
-        if not target.lanes or not target.spare_memory or target.compact:
-            return "the target has no vectors, or no memory to spare"
-        if reason := computed(node, constants, 1) or self._no_product(node) or self.numbers(node, constants):
+        if reason := _unfit(target) or computed(node, constants, 1) or self._no_product(node):
+            return reason
+        if reason := self.numbers(node, target, constants):
             return reason
         views = self.views(node, _stored, _stored(node.results[0]))
         if isinstance(views, str):

@@ -52,7 +52,7 @@ def answers(
     if node.regions:
         return [(v, v.offer(node, target, constants)) for v in variants]
     kept = _of(target)
-    form = (variants, *_form(node, constants), *(v.numbers(node, constants) for v in variants))
+    form = (variants, *_form(node, constants), *(v.numbers(node, target, constants) for v in variants))
     if form not in kept:
         if len(kept) >= MOST_FORMS:
             kept.clear()

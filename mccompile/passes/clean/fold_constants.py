@@ -1,13 +1,12 @@
 """Computes at compile time what depends on constants alone.
 
 Worked example: w[2, 1920, 640] has the weights of both directions of a cell, and two slices of it are all that is
-read. The first one alone would be 1.2 MB beside w. But nothing reads w when both are there: each of the two frees a
-half of it, and the blob grows by nothing.
+read. The first one alone would be 1.2 MB beside w, but both together take the place of w, which nothing reads then: the
+blob grows by nothing. So either both are computed or neither is.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Set
 
 import numpy as np
@@ -76,36 +75,43 @@ class _Room:
         self._graph, self._outputs = graph, outputs
         self._users = graph.users()
         self._left = {v: len(nodes) for v, nodes in self._users.items()}
-        self._freed: Counter[Value] = Counter()
-        """Bytes of operands that count as freed already, with other readers left."""
-        self._shares: dict[Value, int] = {}
-        """Bytes of operands that each of their readers frees, where all of these will be folded."""
         self._grown = 0
+        self._granted: set[Node] = set()
+        """Nodes that have room, which counts as taken."""
+        self._kept: set[Value] = set()
+        """Constants of which it is known that not all that read them have room."""
 
     def obstacle(self, node: Node) -> str:
         """Why the results of a node have no room; empty if they have."""
         grown = self._grown + self._growth(node)
-        return f"the blob would grow by {grown} bytes" if grown > MAX_GROWTH_BYTES else ""
+        if node in self._granted or grown <= MAX_GROWTH_BYTES or any(map(self._grant, node.inputs)):
+            return ""
+        return f"the blob would grow by {grown} bytes"
 
     def take(self, node: Node) -> None:
         """The results of a node are constants now."""
-        self._grown += self._growth(node)
+        if node not in self._granted:
+            self._grown += self._growth(node)
         for v in set(node.inputs):
-            self._freed[v] += self._frees(v)
             self._left[v] -= 1
 
     def _growth(self, node: Node) -> int:
-        results = sum(r.type.nbytes for r in node.results if r in self._users)
-        return results - sum(map(self._frees, set(node.inputs)))
+        freed = [v for v in set(node.inputs) if self._left[v] == 1 and v not in self._outputs]
+        return self._results(node) - sum(v.type.nbytes for v in freed)
 
-    def _frees(self, operand: Value) -> int:
-        """What one reader less frees of a constant."""
-        if operand in self._outputs:
-            return 0
-        if self._left[operand] == 1:
-            return operand.type.nbytes - self._freed[operand]
-        if operand not in self._shares:
-            users = self._users[operand]
-            folded = all(_is_constant(n, self._graph) and not _obstacle(n, self._outputs) for n in users)
-            self._shares[operand] = operand.type.nbytes // len(users) if folded else 0
-        return self._shares[operand]
+    def _results(self, node: Node) -> int:
+        return sum(r.type.nbytes for r in node.results if r in self._users)
+
+    def _grant(self, operand: Value) -> bool:
+        """Give room to all nodes that read a constant, and so to nothing else, if they have it together."""
+        if operand in self._kept or operand in self._outputs:
+            return False
+        nodes = [n for n in self._users[operand] if any(r not in self._graph.constants for r in n.results)]
+        grown = self._grown + sum(map(self._results, nodes)) - operand.type.nbytes
+        alike = all(_is_constant(n, self._graph) and not _obstacle(n, self._outputs) for n in nodes)
+        if not alike or grown > MAX_GROWTH_BYTES or not self._granted.isdisjoint(nodes):
+            self._kept.add(operand)
+            return False
+        self._granted.update(nodes)
+        self._grown = grown
+        return True
