@@ -48,8 +48,9 @@ def step_macs(module: KernelModule, graph: Graph) -> list[int]:
     """Multiply-adds of each step.
 
     What is made in turns counts for all of them, at most.
-    Those of a node are counted at the one call of a kernel for its operator that came from the same ONNX nodes; where
-    a variant takes several calls, or kernels of another operator, at the last one of them.
+    Those of a node are counted at the one call of a kernel for its operator that came from the same ONNX nodes, of
+    several such nodes the first at the first call. Where a variant takes several calls, or kernels of another
+    operator, they are counted at the last one of them.
     """
     open_: dict[tuple[str, ...], list[tuple[str, int]]] = {}
     for node, _ in graph.everywhere():
@@ -62,9 +63,11 @@ def step_macs(module: KernelModule, graph: Graph) -> list[int]:
     for i, step in enumerate(steps):
         if isinstance(step, Call) and step.origins in open_:
             last[step.origins] = i
-            nodes = open_[step.origins]
-            if nodes and nodes[0][0] == step.kernel.partition(".")[0]:
-                found[i] = times(step) * nodes.pop(0)[1]
+            family, nodes = step.kernel.partition(".")[0], open_[step.origins]
+            own = next((n for n in nodes if n[0] == family), None)
+            if own is not None:
+                nodes.remove(own)
+                found[i] = times(step) * own[1]
     for origins, nodes in open_.items():
         if origins in last:
             found[last[origins]] += times(steps[last[origins]]) * sum(macs for _, macs in nodes)

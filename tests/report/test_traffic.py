@@ -95,3 +95,23 @@ def test_of_several_extents_the_largest_count(tmp_path: Path) -> None:
     assert several["traffic"]["written_bytes"] < 1.5 * largest["traffic"]["written_bytes"]
     choosing = several["estimate"]["cycles"] - largest["estimate"]["cycles"]
     assert 0 < choosing < 10
+
+
+def test_each_direction_of_a_cell_counts_its_own(tmp_path: Path) -> None:
+    """All of its steps come from one node of the model."""
+    rng = np.random.default_rng(0)
+    arrays = {"w": rng.uniform(-1, 1, (2, 4 * 8, 6)), "r": rng.uniform(-1, 1, (2, 4 * 8, 8))}
+    weights = [numpy_helper.from_array(a.astype(np.float32), name) for name, a in arrays.items()]
+    x = helper.make_tensor_value_info("x", 1, [5, 1, 6])
+    y = helper.make_tensor_value_info("y", 1, [5, 2, 1, 8])
+    node = helper.make_node("LSTM", ["x", "w", "r"], ["y"], hidden_size=8, direction="bidirectional")
+    model = helper.make_model(helper.make_graph([node], "g", [x], [y], weights),
+                              opset_imports=[helper.make_opsetid("", 17)], ir_version=8)  # fmt: skip
+    onnx.save(model, tmp_path / "g.onnx")
+    report = mccompile.compile(tmp_path / "g.onnx", tmp_path / "o", target="x86-64-v3").report
+    found: dict[str, list[int]] = {}
+    for step in report["steps"]:
+        found.setdefault(step["kernel"].partition(".")[0], []).append(step["macs"])
+    assert found["lstm"] == [5 * 32 * 8] * 2
+    assert found["matmul"] == [5 * 32 * 6] * 2
+    assert sum(map(sum, found.values())) == report["macs"]

@@ -1,8 +1,8 @@
 """Computes at compile time what depends on constants alone.
 
 Worked example: w[2, 1920, 640] has the weights of both directions of a cell, and two slices of it are all that is
-read. The first one alone would be 1.2 MB beside w, but both together take the place of w, which nothing reads then: the
-blob grows by nothing. So either both are computed or neither is.
+read. The first one alone would be 1.2 MB beside w, but both together take the place of w, which nothing reads then:
+the blob grows by nothing. So either both are computed or neither is.
 """
 
 from __future__ import annotations
