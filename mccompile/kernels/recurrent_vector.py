@@ -111,7 +111,7 @@ class Units:
 
 
 class _Tiled(Variant):
-    """A cell with one product per step and without lengths."""
+    """A cell with one product per step."""
 
     params = Units
     may_share = False
@@ -132,7 +132,8 @@ class _Tiled(Variant):
         units = r.shape[1]
         assert isinstance(node.op, Recurrent)
         beside, rounded = _beside(node, target), bool(node.op.rounded)
-        alone = beside > 1 or rounded  # the tiles of several items have no words
+        # The tiles of several items have no words, and take as many time steps for each of them.
+        alone = beside > 1 or rounded or node.operands[2] is not None
         vectors, items = _tile(self.at_once(node.op), 1 if alone else batch, target)
         width = min(vectors, -(-units // target.lanes)) * target.lanes
         weights = r.type.nbytes / target.machine.l2_rate  # they come from the second cache at every time step
@@ -146,13 +147,10 @@ class _Tiled(Variant):
         narrow = is_narrow(node)
         if any(i != 1 or not narrow for i in node.pre):
             return "an operand has a prologue"
-        if node.operands[2] is not None:
-            return "sequences have lengths of their own"
         if laid_out(node):
             return "recurrent cells need row-major operands"
         bodies = [value for f in fields(op) if isinstance(value := getattr(op, f.name), ex.Expr)]
-        floats = _as_floats(node) if narrow else node
-        return refusal(floats, target, bodies) or self.peculiar(node)
+        return refusal(_as_floats(node, narrow), target, bodies) or self.peculiar(node)
 
     def at_once(self, op: Recurrent) -> int:
         """How many gates of a unit are summed up in one loop."""
@@ -167,14 +165,14 @@ class _Tiled(Variant):
         return UnitBlocks(op.gates, tiles.width, tiles.beside)
 
     def lower(self, node: Node, offer: Offer, b: Builder) -> None:
-        op, (x, r, _, *rest) = node.op, node.operands
+        op, (x, r, *rest) = node.op, node.operands
         assert isinstance(op, Recurrent)
         assert x is not None
         assert r is not None
         tiles = offer.params
         assert isinstance(tiles, Units)
         packed = b.packed(r, self.packing(op, tiles))
-        reads = [b.read(x), packed, None, *(None if v is None else b.read(v) for v in rest)]
+        reads = [b.read(x), packed, *(None if v is None else b.read(v) for v in rest)]
         scratch = b.scratch(tiles.items * tiles.apart + tiles.held(b.target.lanes), F32)
         results = [b.result(i) for i in range(len(node.results))]
         b.call(self.kernel, reads, results, params=tiles, scratch=scratch)
@@ -183,7 +181,7 @@ class _Tiled(Variant):
         """Batch items; of one item the units, in rounds: one that sets out, and one for each time step."""
         (x, *_), tiles = call.reads, call.params
         assert isinstance(tiles, Units)
-        if x is None or varies(x.shape[:2]):
+        if x is None or varies(x.shape[:2]) or call.reads[2] is not None:  # a part cannot say that a length is none
             return []
         if x.shape[1] > 1:
             return [Turns.tiles("b", segments(x.shape[1], tiles.items))]
@@ -224,10 +222,13 @@ def _beside(node: Node, target: Target) -> int:
     return 2 if form == "bf16" and units.shape[1] % 2 == 0 and target.isa in WORDS else 1
 
 
-def _as_floats(node: Node) -> Node:
-    """The node as if its weights were floats, which is what its kernel makes of them."""
-    operands = [Value(v.name, v.type.with_dtype(F32)) if i == 1 and v else v for i, v in enumerate(node.operands)]
-    return replace(node, operands=operands, pre={})
+def _as_floats(node: Node, narrow: bool) -> Node:
+    """What vectors see of the node: no lengths, and floats for weights in fewer bits."""
+    x, r, _, *rest = node.operands
+    if not narrow:
+        return replace(node, operands=[x, r, None, *rest])
+    assert r is not None
+    return replace(node, operands=[x, Value(r.name, r.type.with_dtype(F32)), None, *rest], pre={})
 
 
 class LstmVector(_Tiled):

@@ -4,28 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from tests.kernels.cases import TOLERANCE, Net, VariantCase
 
 _GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 
 
 def cell(
-    op: str, steps: int, batch: int, hidden: int, states: bool, peepholes: bool = False, **attrs: object
-) -> VariantCase:
+    op: str, steps: int, batch: int, hidden: int, states: bool, peepholes: bool = False,
+    lengths: Sequence[int] | None = None, **attrs: object,
+) -> VariantCase:  # fmt: skip
     def build(n: Net) -> Sequence[str]:
         rows, depth = _GATES[op] * hidden, 7
         many = 2 if attrs.get("direction") == "bidirectional" else 1
         given = [n.input(steps, batch, depth), n.weight(many, rows, depth), n.weight(many, rows, hidden)]
         given.append(n.weight(many, 2 * rows))
+        given.append("" if lengths is None else n.constant(np.array(lengths, np.int32)))
         if states:
-            given += ["", n.input(many, batch, hidden)]
+            given.append(n.input(many, batch, hidden))
             given += [n.input(many, batch, hidden)] if op == "LSTM" else []
         if peepholes:
             given += [""] * (7 - len(given)) + [n.weight(many, 3 * hidden)]
         return n.several(op, given, 3 if op == "LSTM" else 2, hidden_size=hidden, **attrs)
 
     name = "_".join([op.lower(), str(steps), str(batch), str(hidden), *map(str, attrs.values())])
-    name += "_peepholes" * peepholes
+    name += "_peepholes" * peepholes + "".join(f"_{n}" for n in lengths or ())
     scaled = op == "GRU" and not attrs.get("linear_before_reset")
     kernel = "gru.scaled" if scaled else f"{op.lower()}.vector"
     tolerance = TOLERANCE if hidden < 1000 else 2 * TOLERANCE  # of sums of as many, without FMA
@@ -58,4 +62,9 @@ RECURRENT = [
     cell("LSTM", 3, 5, 40, True, peepholes=True, direction="reverse", clip=1.5),
     cell("LSTM", 4, 1, 33, True, input_forget=1),
     cell("LSTM", 2, 3, 9, False, peepholes=True, input_forget=1),
+    cell("LSTM", 5, 3, 17, True, lengths=(3, 1, 5)),
+    cell("LSTM", 4, 2, 33, False, lengths=(0, 4), direction="bidirectional"),
+    cell("GRU", 4, 3, 20, True, lengths=(4, 2, 1), direction="reverse"),
+    cell("GRU", 3, 2, 21, False, lengths=(2, 3), linear_before_reset=1),
+    cell("RNN", 1, 2, 9, False, lengths=(1, 0)),
 ]
