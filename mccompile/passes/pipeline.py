@@ -25,7 +25,7 @@ _SCALES = (
     "hoist-weight-zero-points", "split-groups", "flip-signs", "eliminate-dead-code",
 )  # fmt: skip
 _STORE = (
-    "flatten-volumes", "simplify-movement", *_CLEAN, "pair-channels", "round-products", "choose-layouts",
+    "im2col", "flatten-volumes", "simplify-movement", *_CLEAN, "pair-channels", "round-products", "choose-layouts",
     "narrow-products", "store-halves", "eliminate-dead-code", "reduce-rows", "stream-rows",
 )  # fmt: skip
 _FULL = (
