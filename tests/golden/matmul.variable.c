@@ -15,7 +15,7 @@ static MCC_NOINLINE void net_k0_matmul_4x18(const float *MCC_RESTRICT x0, float 
 {
     MCC_WRITES();
     const float *a = &x0[m * 9];
-    const float *w = &scratch[n * 9];
+    const float *w = scratch;
     mcc_vf acc[4][3] = { { { 0.0f } } };
 
     MCC_UNROLL
@@ -52,21 +52,19 @@ static void net_k0_matmul(const float *MCC_RESTRICT x0, const float *MCC_RESTRIC
     MCC_WRITES();
     {
         const int32_t n = 0;
-        const float *from = &x1[n];
-        float *to = &scratch[n * 9];
-        for (int32_t i = 0; i < 9; ++i) {
-            mcc_vstore(to, mcc_vload(from));
-            mcc_vstore(to + 8, mcc_vload(from + 8));
-            mcc_vstore(to + 16, mcc_vload_n(from + 16, 2));
-            from += 18;
-            to += 24;
-        }
-    }
-
-    {
-        const int32_t m = 0;
         {
-            const int32_t n = 0;
+            const float *from = &x1[n];
+            float *to = &scratch[0];
+            for (int32_t i = 0; i < 9; ++i) {
+                mcc_vstore(to, mcc_vload(from));
+                mcc_vstore(to + 8, mcc_vload(from + 8));
+                mcc_vstore(to + 16, mcc_vload_n(from + 16, 2));
+                from += 18;
+                to += 24;
+            }
+        }
+        {
+            const int32_t m = 0;
             net_k0_matmul_4x18(x0, y0, scratch, m, n);
         }
     }

@@ -124,6 +124,8 @@ VARIABLE = [
     *(variable((5, 40), (40, n), "residual", trans) for trans in ("a", "b", "ab") for n in (21, 32)),
     *(variable((m, k), (k, n), "residual") for m, k, n in ((13, 70, 144), (13, 96, 100), (7, 80, 256), (5, 1, 40))),
     variable((2, 7, 80), (2, 80, 256)),
+    *(variable((m, k), (k, n), "residual") for m, k, n in ((1, 30, 200), (2, 9, 77), (4, 1100, 100), (1, 7, 12))),
+    variable((3, 2, 9), (3, 9, 45), "swish"),
     variable((2, 3, 4, 6), (2, 3, 6, 10), "residual"),
     variable((2, 3, 4, 6), (2, 1, 6, 16)),
     variable((1, 3, 4, 6), (2, 1, 6, 9)),

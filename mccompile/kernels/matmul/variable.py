@@ -37,13 +37,17 @@ TRANSPOSED_FLOATS = 2
 
 @dataclass(frozen=True)
 class VariableTile(Tile):
-    """``direct``: the second operand's rows are whole vectors, which are read where they lie, not packed first.
+    """``direct``: columns of the second operand that are whole vectors are read where they lie, not packed first.
     ``by_rows``: a tile of rows is multiplied by all columns before the next one is, so that results are written
     line by line; all columns are packed before, if they are.
     """
 
     direct: bool
     by_rows: bool = False
+
+    def in_place(self, size: int) -> bool:
+        """Whether a tile of ``size`` columns is read where it lies."""
+        return self.direct and size % self.lanes == 0
 
     def pitch(self, size: int) -> int:
         """Floats of a packed row of ``size`` columns."""
@@ -113,9 +117,10 @@ class MatMulVariable(Variant):
         op, (_, w) = node.op, operand_pair(node)
         assert isinstance(op, MatMul)
         cycles, tile = self._tile(node, target)
-        batches, _ = self._rows(node)
+        batches, rows = self._rows(node)
         *matrices, k, n = w.shape
-        packing = packing_cycles(k * n, not op.trans_b) if op.trans_b or n % target.lanes else 0
+        lines = 0 if n % target.lanes == 0 else n % tile.width if rows <= tile.rows else n
+        packing = packing_cycles(k * (n if op.trans_b else lines), not op.trans_b)
         return Offer(self.label, batches * cycles + math.prod(matrices) * packing, tile)
 
     @staticmethod
@@ -148,11 +153,14 @@ class MatMulVariable(Variant):
         else:
             views = [left, batched(right, result), result, *extras]
             left, right, result, *extras = _merged(views, result.rank - 2)
-        direct = read_in_place(right, -(-bound(left.shape[-2]) // tile.rows), b.target)
+        times = -(-bound(left.shape[-2]) // tile.rows)
+        once = times == 1 and neighbours(right)  # only a last tile that is no whole vectors is worth packing then
+        direct = once or read_in_place(right, times, b.target)
         k, n = right.shape[-2:]
-        by_rows = b.target.lanes > 1 and F32.nbytes * bound(k) * bound(n) <= b.target.machine.l1
+        partly = direct and n % tile.lanes != 0
+        by_rows = b.target.lanes > 1 and not partly and F32.nbytes * bound(k) * bound(n) <= b.target.machine.l1
         packed = n if by_rows else min(bound(n), tile.width)
-        scratch = None if direct else b.scratch(panel_floats(k, packed, tile.lanes), F32)
+        scratch = b.scratch(panel_floats(k, packed, tile.lanes), F32) if partly or not direct else None
         params = VariableTile(tile.rows, tile.vectors, tile.lanes, direct, by_rows)
         b.call(self.kernel, [left, right], [result], params=params, extras=extras, scratch=scratch)
 
