@@ -25,8 +25,8 @@ _SCALES = (
     "hoist-weight-zero-points", "split-groups", "flip-signs", "eliminate-dead-code",
 )  # fmt: skip
 _STORE = (
-    "im2col", "flatten-volumes", "simplify-movement", *_CLEAN, "pair-channels", "round-products", "choose-layouts",
-    "narrow-products", "store-halves", "eliminate-dead-code", "reduce-rows", "stream-rows",
+    "im2col", "separate-pools", "flatten-volumes", "simplify-movement", *_CLEAN, "pair-channels", "round-products",
+    "choose-layouts", "narrow-products", "store-halves", "eliminate-dead-code", "reduce-rows", "stream-rows",
 )  # fmt: skip
 _FULL = (
     *_CLEAN, "tabulate-extents", "widen-f16", *_RECOGNIZE, "inline-scalars", "canonicalize", *_INTEGERS, *_FUSE,
