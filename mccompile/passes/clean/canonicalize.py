@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from mccompile.ir import expr as ex
-from mccompile.ir.dims import varies
+from mccompile.ir.dims import UndecidedError, varies
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.structure import Coordinates
 from mccompile.ir.types import Shape, TensorType, broadcast_shapes
@@ -124,7 +124,8 @@ def _transposes_axes_of_extent_one(r: Rewriter, node: Node) -> bool:
 
 
 def _slices_a_slice(r: Rewriter, node: Node) -> bool:
-    """slice(slice(x)): starts and steps are composed."""
+    """slice(slice(x)): starts and steps are composed, where it is still to be seen that all of it is on its axes: the
+    extent of the slice between said so."""
     pair = _two(r, node, Slice)
     if pair is None:
         return False
@@ -134,7 +135,12 @@ def _slices_a_slice(r: Rewriter, node: Node) -> bool:
     # What has at most one element may have none: then its first index may lie before all others.
     alone = [not varies([e]) and e <= 1 for e in extents]
     steps = tuple(1 if one else a * b for a, b, one in zip(first.steps, outer.steps, alone, strict=True))
-    node.op = Slice(starts, steps, extents)
+    both = Slice(starts, steps, extents)
+    try:
+        both.infer(*inner.operand_types())
+    except UndecidedError:
+        return False
+    node.op = both
     r.rewire(node, inner.operands)
     return True
 
