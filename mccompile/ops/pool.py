@@ -84,6 +84,13 @@ class Pool(Op):
             self, kernel=self.kernel[own], strides=self.strides[own], dilations=self.dilations[own], pads=pads
         )
 
+    def down(self, axis: int) -> Pool:
+        """The same along one spatial axis alone, as the first of two."""
+        own = self._along(axis)
+        kernel, strides, dilations = ((n[0], 1) for n in (own.kernel, own.strides, own.dilations))
+        pads = (own.pads[0], 0, own.pads[1], 0)
+        return replace(own, kernel=kernel, strides=strides, dilations=dilations, pads=pads)
+
     def may_count_none(self, extents: tuple[int, ...]) -> bool:
         """Whether a window may have nothing but padding that an average does not count: its mean is 0."""
         if self.mode != "average" or self.count_pad:

@@ -163,10 +163,7 @@ def _pool(r: Rewriter, node: Node, op: Pool) -> None:
     if not alone:
         lines = r.insert(node, Reshape((n, depth, channels, height * width)), [pooled], f"{node.result.name}.lines")
         turned = r.insert(node, Transpose((0, 2, 1, 3)), [lines], f"{node.result.name}.turned")
-        pads = (op.pads[0], 0, op.pads[3], 0)
-        kernel, strides, dilations = ((own[0], 1) for own in (op.kernel, op.strides, op.dilations))
-        across = replace(op, kernel=kernel, strides=strides, pads=pads, dilations=dilations)
-        last = r.insert(node, across, [turned], f"{node.result.name}.across")
+        last = r.insert(node, op.down(0), [turned], f"{node.result.name}.across")
     maker = r.producer(last)
     assert maker is not None
     maker.post = dict(node.post)

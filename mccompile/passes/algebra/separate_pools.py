@@ -15,8 +15,6 @@ as channels; then, of the plane on its side, one of 9 lines of 120: 18 compariso
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from mccompile.ir.graph import Graph, Node
 from mccompile.ir.types import F32
 from mccompile.ops.pool import Pool
@@ -62,20 +60,15 @@ def _rewrite(m: Match) -> None:
     r, node, op, x = m.r, m.root, m.op(Pool), m.values["x"]
     name, (n, channels, height, width) = node.result.name, x.shape
     planes, rows, columns = n * channels, *node.result.shape[2:]
-    down, across = (
-        replace(op, kernel=(op.kernel[i], 1), strides=(op.strides[i], 1), dilations=(op.dilations[i], 1),
-                pads=(op.pads[i], 0, op.pads[2 + i], 0))
-        for i in range(2)
-    )  # fmt: skip
     lines = r.insert(node, Reshape((planes, height, width, 1)), [x], f"{name}.lines")
     turned = r.insert(node, Transpose(_SWAP), [lines], f"{name}.turned")
-    first = r.insert(node, down, [turned], f"{name}.down")
+    first = r.insert(node, op.down(0), [turned], f"{name}.down")
     sideways = r.insert(node, Transpose(_SWAP), [first], f"{name}.sideways")
     extras = [
         r.insert(node, Reshape((planes, rows, columns, 1) if v.type.count > 1 else (1,) * 4), [v], f"{v.name}.lines")
         for v in node.extras
     ]
-    second = Node(across, [sideways], [], extras, {}, dict(node.post), origins=node.origins)
+    second = Node(op.down(1), [sideways], [], extras, {}, dict(node.post), origins=node.origins)
     (found,) = r.insert_node(node, second, [f"{name}.across"])
     node.op, node.post = Reshape(node.result.shape), {}
     r.rewire(node, [found], [])
