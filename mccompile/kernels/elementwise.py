@@ -16,7 +16,7 @@ from mccompile.kernels.model.parts import Turns, axes
 from mccompile.kernels.model.traffic import moved
 from mccompile.kernels.variant import Builder, Offer, Variant, lines_broken, neighbours
 from mccompile.kernels.views.collapse import collapse, in_stored_order
-from mccompile.kernels.views.lines import innermost
+from mccompile.kernels.views.lines import far, innermost
 from mccompile.ops.map import Map
 from mccompile.targets.target import Target
 
@@ -92,7 +92,7 @@ class MapVector(_Map):
             return reason
         line = max(_stored_last(result), 1)
         bodies = (op.expr, *node.pre.values(), *node.post.values())
-        gathers = sum(target.lanes for v in node.inputs if _far(v, result))
+        gathers = sum(target.lanes for v in node.inputs if far(v, result))
         one = vector_cycles(bodies, target.vector_bytes) + len(node.inputs) + 1 + gathers
         lines = result.type.count / line
         return Offer(self.label, lines * (-(-line // target.lanes) * one + 4) + moved(node, target))
@@ -130,7 +130,7 @@ class MapBytes(_Map):
             return "a table takes more memory than what it is made by"
         if reason := refusal(node, target, dtypes=(I8, U8)):
             return reason
-        if node.inputs[0].shape != result.shape or _far(node.inputs[0], result):
+        if node.inputs[0].shape != result.shape or far(node.inputs[0], result):
             return "neighbours lie apart"
         rest = result.type.count % target.machine.lanes(U8)
         together = (result.type.count - rest) * _BYTE_CYCLES.get(target.isa, _ONE_BYTE_CYCLES)
@@ -166,15 +166,9 @@ def _stored_last(value: Value) -> int:
     return value.shape[axis] if axis >= 0 else 1
 
 
-def _far(value: Value, result: Value) -> bool:
-    """Whether neighbours of the result on its innermost axis lie apart in an operand that is not broadcast there."""
-    axis = innermost(result) - len(result.shape) + len(value.shape)
-    return innermost(result) >= 0 and axis >= 0 and value.shape[axis] != 1 and innermost(value) != axis
-
-
 def _far_operands(node: Node) -> str:
     short = [v for v in node.inputs if not is_direct(v.dtype)]
-    return "a mask or f16 lies in another order" if any(_far(v, node.results[0]) for v in short) else ""
+    return "a mask or f16 lies in another order" if any(far(v, node.results[0]) for v in short) else ""
 
 
 VARIANTS = (MapGeneric(), MapVector(), MapBytes())

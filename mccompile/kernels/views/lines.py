@@ -68,6 +68,12 @@ def innermost(value: Value) -> int:
     return next((f.axis for f in reversed(value.type.factors) if value.shape[f.axis] != 1), -1)
 
 
+def far(value: Value, result: Value) -> bool:
+    """Whether neighbours of a result on its innermost axis lie apart in a value that is not broadcast there."""
+    axis = innermost(result) - len(result.shape) + len(value.shape)
+    return innermost(result) >= 0 and axis >= 0 and value.shape[axis] != 1 and innermost(value) != axis
+
+
 def lanes_last(outer: View, inner: View, lanes_reduced: bool) -> View:
     """The axes of two views of one buffer, the kept ``outer`` ones before, with the axis of the lanes at the end."""
     if lanes_reduced:

@@ -7,8 +7,7 @@ never change. Graph inputs and outputs stay row-major.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from mccompile._dataclass import dataclass
@@ -19,6 +18,7 @@ from mccompile.ir.op import Layouts
 from mccompile.ir.types import Factor, Layout, TensorType, channels_last, row_major
 from mccompile.ir.views import Buffer, stored_alike, whole
 from mccompile.kernels.model.costs import cheapest
+from mccompile.kernels.views.lines import far
 from mccompile.ops.relayout import Relayout
 from mccompile.ops.reshape import Reshape
 from mccompile.ops.transpose import Transpose
@@ -28,6 +28,8 @@ from mccompile.targets.target import Target
 
 RELAYOUT_CYCLES = 0.5
 """Of an element that is copied into another order."""
+FAR_CYCLES = 1.0
+"""Of an element that is read into a vector beside those of the result, and not next to the one before."""
 SWEEPS = 4
 """Times that every group may change; few change after the first."""
 
@@ -42,7 +44,7 @@ def run(graph: Graph, remarks: Remarks, target: Target) -> int:
         return 0
     moved = _moved_bytes(graph)
     staged = _staged(graph, target)
-    plan = _Plan(Rewriter(graph), target)
+    plan = _Plan(Rewriter(graph), target, staged)
     plan.search()
     for group in plan.groups:
         what = f"{len(group.layouts)} values around %{group.seed.name} channels-last"
@@ -108,12 +110,14 @@ class _Group:
 class _Plan:
     """Groups of values, each stored channels-last or not, under a search for the least cost."""
 
-    def __init__(self, rewriter: Rewriter, target: Target) -> None:
+    def __init__(self, rewriter: Rewriter, target: Target, staged: Sequence[Node]) -> None:
         self.rewriter = rewriter
         self.target = target
+        self._staged = frozenset(staged)
         self.groups: list[_Group] = []
         self._grouped: set[Value] = set()
         self._costs: dict[tuple[object, ...], float] = {}
+        self._made: dict[tuple[Value, Layout | None], Value] = {}
         for node in rewriter.nodes():
             for seed in (node.operands[0], node.results[0]) if node.op.wants_channels_last else ():
                 if seed is not None and self._free(seed) and len(seed.shape) > 2:
@@ -205,19 +209,40 @@ class _Plan:
         if node.op.layouts is Layouts.FIXED:
             stored = [v for v in (*node.inputs, *node.results) if not _is_row_major(v.type)]
             return RELAYOUT_CYCLES * sum(v.type.count for v in dict.fromkeys(stored))
-        return min(cheapest(node, self.target, self.rewriter.graph.constants), self._in_rows(node))
+        return min(self._with_copies(node, copies) for copies in self._copies(node))
 
-    def _in_rows(self, node: Node) -> float:
-        """The cost with a relayout of the operand before, where the result of a convolution is row-major."""
-        x = node.operands[0]
-        if not node.op.wants_channels_last or x is None:
-            return math.inf
-        if x.type.layout is None or node.result.type.layout is not None:
-            return math.inf
-        stored, x.type = x.type, replace(x.type, layout=None)
+    def _with_copies(self, node: Node, layouts: Mapping[Value, Layout | None]) -> float:
+        """The cost of a node that reads copies of some values, with that of making them."""
+        stored = {v: v.type for v in layouts}
+        for v, layout in layouts.items():
+            v.type = replace(v.type, layout=layout)
         cost = cheapest(node, self.target, self.rewriter.graph.constants)
-        x.type = stored
-        return cost + RELAYOUT_CYCLES * x.type.count
+        if self.target.lanes > 1:
+            cost += FAR_CYCLES * node.results[0].type.count * len(_far(node))
+        for v, t in stored.items():
+            v.type = t
+        constants = self.rewriter.graph.constants
+        return cost + RELAYOUT_CYCLES * sum(t.count for v, t in stored.items() if v not in constants)
+
+    def _copies(self, node: Node) -> Iterator[dict[Value, Layout | None]]:
+        """What a node may read copies of, and how these are stored: nothing; the operand of a convolution in rows,
+        where its result is; what is read beside each element of the result as that is."""
+        x, y = node.operands[0], node.results[0]
+        rows: dict[Value, Layout | None] = {}
+        if node.op.wants_channels_last and x is not None and x.type.layout is not None and y.type.layout is None:
+            rows[x] = None
+        beside: dict[Value, Layout | None] = {}
+        for v in _far(node):
+            if self.target.spare_memory or self._only_read_by(node, v):
+                beside[v] = _inner(y.type.layout, len(y.shape) - len(v.shape))
+        yield {}
+        yield from (copies for copies in (rows, beside) if copies)
+        if rows and beside:
+            yield rows | beside
+
+    def _only_read_by(self, node: Node, v: Value) -> bool:
+        """Whether a value is a constant that may be stored as a node wants it without being stored twice."""
+        return v in self.rewriter.graph.constants and all(user is node for user in self.rewriter.users(v))
 
     # -- relayouts where a layout ends ---------------------------------------------------------------------
     def commit(self) -> None:
@@ -228,16 +253,14 @@ class _Plan:
                 if r.is_output(v):
                     self._keep_output(v)
         for node in list(r.nodes()):
+            if node in self._staged and self.target.spare_memory:
+                self._made[node.inputs[0], node.result.type.layout] = node.result
             if node.op.layouts is Layouts.FIXED:
                 self._fixed(node)
-            elif self._reads_rows(node):
-                self._read_rows(node, [v for v in node.operands if v is not None])
+            else:
+                cheap = min(self._copies(node), key=lambda layouts: self._with_copies(node, layouts))
+                self._read_copies(node, cheap)
         r.finish()
-
-    def _reads_rows(self, node: Node) -> bool:
-        """Whether a row-major copy of the operand of a convolution pays."""
-        in_rows = self._in_rows(node)
-        return in_rows < math.inf and in_rows < cheapest(node, self.target, self.rewriter.graph.constants)
 
     def _keep_output(self, v: Value) -> None:
         producer = self.rewriter.producer(v)
@@ -252,21 +275,40 @@ class _Plan:
         """Rows for its operands and results. Of one channel, channels-last is row-major: then nothing is moved, but
         kernels of such operators want to see no layout."""
         r = self.rewriter
-        self._read_rows(node, node.inputs)
+        self._read_copies(node, {v: None for v in node.inputs if v.type.layout is not None})
         for i, v in enumerate(node.results):
             if v.type.layout is not None:
                 plain = r.graph.value(f"{v.name}.rows", replace(v.type, layout=None))
                 r.set_results(node, [*node.results[:i], plain, *node.results[i + 1 :]])
                 r.insert_after(node, Node(Relayout(), [plain], [v], origins=node.origins))
 
-    def _read_rows(self, node: Node, values: Sequence[Value]) -> None:
-        """Let ``node`` read row-major copies of ``values``."""
+    def _read_copies(self, node: Node, layouts: Mapping[Value, Layout | None]) -> None:
+        """Let ``node`` read copies of values that are stored in other layouts."""
         r = self.rewriter
-        stored = [v for v in dict.fromkeys(values) if v.type.layout is not None]
-        rows = {v: r.insert(node, Relayout(), [v], f"{v.name}.rows") for v in stored}
-        if rows:
-            operands = [rows.get(v, v) if v is not None else None for v in node.operands]
-            r.rewire(node, operands, [rows.get(v, v) for v in node.extras])
+        copies = {}
+        for v, layout in layouts.items():
+            if (v, layout) in self._made:
+                copies[v] = self._made[v, layout]
+                continue
+            if v in r.graph.constants and layout is not None:
+                copies[v] = self._rearranged(node, v, layout)
+            else:
+                name = f"{v.name}.rows" if layout is None else f"{v.name}.stored"
+                copies[v] = r.insert(node, Relayout(), [v], name)
+            copies[v].type = replace(v.type, layout=layout)
+            if self.target.spare_memory:
+                self._made[v, layout] = copies[v]
+        if copies:
+            operands = [copies.get(v, v) if v is not None else None for v in node.operands]
+            r.rewire(node, operands, [copies.get(v, v) for v in node.extras])
+
+    def _rearranged(self, node: Node, v: Value, layout: Layout) -> Value:
+        """A constant as one whose axes are in the order in which a layout stores them, seen through a transpose."""
+        order = [f.axis for f in layout]
+        elements = self.rewriter.graph.array(v).transpose(order)
+        stored = self.rewriter.graph.constant(f"{v.name}.stored", elements)
+        perm = tuple(order.index(a) for a in range(len(order)))
+        return self.rewriter.insert(node, Transpose(perm), [stored], v.name)
 
 
 def _bound(node: Node) -> Iterator[list[Value]]:
@@ -281,6 +323,20 @@ def _bound(node: Node) -> Iterator[list[Value]]:
             v = values[i]
             if v is not None:
                 yield [v, *(node.extras[k] for k in sorted(ex.variables(body) - {ex.ACC}))]
+
+
+def _far(node: Node) -> list[Value]:
+    """What a node reads beside each element of its result while neighbours of it lie apart."""
+    y = node.results[0]
+    beside = next((alike for alike in _bound(node) if y in alike), [])
+    return [v for v in dict.fromkeys(beside) if v is not y and v.type.linear and far(v, y)]
+
+
+def _inner(layout: Layout | None, skipped: int) -> Layout | None:
+    """The order of the axes behind the first ones, as a layout for those alone."""
+    if layout is None:
+        return None
+    return tuple(Factor(f.axis - skipped) for f in layout if f.axis >= skipped)
 
 
 def _carried(node: Node, operand: TensorType) -> Layout | None:
