@@ -4,12 +4,17 @@ Where weights are of bf16, and the target multiplies pairs of them or widens the
 of 3 units of a gate, of which the third has nobody beside it, in blocks of 2,
 
     w[0, 0] w[0, 1]  w[1, 0] w[1, 1]    w[0, 2] 0  w[1, 2] 0    w[2, 0] w[2, 1]  0 0    w[2, 2] 0  0 0
+
+Where they are bytes, and the target adds up products of four bytes by four, they lie in words of four, and states are
+put aside as digits at each step (`kernels/model/digits.py`). Instructions that want weights without sign, or with
+one, get them with the top bit flipped: 128 more, or less, without which each sum begins.
 """
 
 from __future__ import annotations
 
 from collections.abc import Container
 from dataclasses import fields, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -19,8 +24,9 @@ from mccompile.ir.dims import varies
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call
 from mccompile.ir.scalar import Array
-from mccompile.ir.types import F32
-from mccompile.kernels.model.arithmetic import float_arithmetic
+from mccompile.ir.types import F32, I8, U8
+from mccompile.kernels.model.arithmetic import by_name, float_arithmetic
+from mccompile.kernels.model.digits import BYTES, DIGITS, LARGEST, digit_product
 from mccompile.kernels.model.lanes import refusal
 from mccompile.kernels.model.parts import Turns
 from mccompile.kernels.model.tiles import LONG, RUN, Segment, fits, segments
@@ -42,14 +48,18 @@ MOST_ITEMS = 4
 
 @dataclass(frozen=True)
 class UnitBlocks:
-    """Recurrent weights [G*H, H] as [H / width][H / beside][G][width * beside], zeros behind the last unit."""
+    """Recurrent weights [G*H, H] as [H / width][H / beside][G][width * beside], zeros behind the last unit. The top
+    bits of bytes may be ``flipped``."""
 
     gates: int
     width: int
     beside: int = 1
+    flipped: bool = False
 
     def pack(self, array: Array) -> Array:
         units = array.shape[1]
+        if self.flipped:
+            array = (array.view(np.uint8) ^ np.uint8(128)).view(array.dtype)
         blocks, words = -(-units // self.width), -(-units // self.beside)
         padded = np.zeros((self.gates, blocks * self.width, words * self.beside), dtype=array.dtype)
         padded[:, :units, :units] = array.reshape(self.gates, units, units)
@@ -63,19 +73,27 @@ class PhasedBlocks:
 
     width: int
     beside: int = 1
+    flipped: bool = False
 
     def pack(self, array: Array) -> Array:
         first = 2 * array.shape[1]
-        parts = ((2, array[:first]), (1, array[first:]))
-        return np.concatenate([UnitBlocks(g, self.width, self.beside).pack(rows).reshape(-1) for g, rows in parts])
+        parts = []
+        for gates, rows in ((2, array[:first]), (1, array[first:])):
+            parts.append(UnitBlocks(gates, self.width, self.beside, self.flipped).pack(rows).reshape(-1))
+        return np.concatenate(parts)
 
 
 @dataclass(frozen=True)
 class Units:
     """``units`` hidden units in tiles of ``width``, for up to ``items`` batch items at a time, whose scratch memory
     lies so many elements ``apart``. Weights of ``beside`` units lie in one word. Where states are ``rounded`` before
-    they are multiplied, they lie behind that memory so: as floats, or as such words.
+    they are multiplied, they lie behind that memory so: as floats, as such words, or, for ``dot`` that multiplies
+    bytes, as what 1 stands for, what sums of each digit begin with, and a plane of bytes for each digit. Weights of
+    bytes are ``offset`` more than they were.
     """
+
+    DIGITS: ClassVar[int] = DIGITS
+    largest: ClassVar[int] = LARGEST
 
     units: int
     width: int
@@ -83,6 +101,8 @@ class Units:
     items: int = 1
     beside: int = 1
     rounded: bool = False
+    dot: str = ""
+    offset: int = 0
 
     @property
     def tiles(self) -> tuple[Segment, ...]:
@@ -103,10 +123,16 @@ class Units:
         """Steps of a run of the sums over all units; 0 where these are short."""
         return RUN // self.beside if self.units > LONG else 0
 
+    def plane(self, lanes: int) -> int:
+        """Bytes of a digit of all units, which are stored as whole vectors."""
+        return -(-self.units // lanes) * lanes
+
     def held(self, lanes: int) -> int:
         """Floats of scratch that all units take as they are multiplied: bf16 are made of two vectors at a time."""
         if not self.rounded:
             return 0
+        if self.dot:
+            return 1 + DIGITS + DIGITS * self.plane(lanes) // 4
         return self.units if self.beside == 1 else -(-self.units // (2 * lanes)) * lanes
 
 
@@ -131,15 +157,21 @@ class _Tiled(Variant):
         steps, batch = x.shape[:2]
         units = r.shape[1]
         assert isinstance(node.op, Recurrent)
-        beside, rounded = _beside(node, target), bool(node.op.rounded)
+        dot = digit_product(target) if r.dtype in (I8, U8) else ""
+        beside = BYTES if dot else _beside(node, target)
+        rounded = bool(node.op.rounded or dot)
         # The tiles of several items have no words, and take as many time steps for each of them.
         alone = beside > 1 or rounded or node.operands[2] is not None
-        vectors, items = _tile(self.at_once(node.op), 1 if alone else batch, target)
+        gates = self.at_once(node.op)
+        vectors, items = _tile(gates, 1 if alone else batch, target)
+        if dot and gates * DIGITS * vectors > target.machine.registers * 3 // 4:
+            vectors = 1
         width = min(vectors, -(-units // target.lanes)) * target.lanes
         weights = r.type.nbytes / target.machine.l2_rate  # they come from the second cache at every time step
         cycles = steps * (-(-batch // items) * weights + batch * (2.0 * x.shape[2] + 100))
         kept = (1 + len(node.op.states) + self.waiting) * units
-        return Offer(self.label, cycles, Units(units, width, kept, items, beside, rounded))
+        offset = by_name(dot).offset(r.dtype) if dot else 0
+        return Offer(self.label, cycles, Units(units, width, kept, items, beside, rounded, dot, offset))
 
     def _refusal(self, node: Node, target: Target) -> str:
         op = node.op
@@ -162,7 +194,7 @@ class _Tiled(Variant):
 
     def packing(self, op: Recurrent, tiles: Units) -> Packing:
         """How the recurrent weights are packed."""
-        return UnitBlocks(op.gates, tiles.width, tiles.beside)
+        return UnitBlocks(op.gates, tiles.width, tiles.beside, tiles.offset != 0)
 
     def lower(self, node: Node, offer: Offer, b: Builder) -> None:
         op, (x, r, *rest) = node.op, node.operands
@@ -256,7 +288,7 @@ class GruScaled(_Tiled):
         return 2
 
     def packing(self, op: Recurrent, tiles: Units) -> Packing:
-        return PhasedBlocks(tiles.width, tiles.beside)
+        return PhasedBlocks(tiles.width, tiles.beside, tiles.offset != 0)
 
     def peculiar(self, node: Node) -> str:
         assert isinstance(node.op, Gru)

@@ -30,6 +30,7 @@ from mccompile.ir.types import F32, I32, DType
 from mccompile.ir.views import View
 from mccompile.kernels.matmul.packed import batched, pack_columns
 from mccompile.kernels.matmul.quantised import QuantisedTile
+from mccompile.kernels.model.digits import BYTES, DIGITS, LARGEST, digit_product
 from mccompile.kernels.model.parts import Turns, batches
 from mccompile.kernels.model.prefetch import STREAM_AHEAD
 from mccompile.kernels.model.tiles import LONG, RUN, InChunks, Prefetching, columns, merge
@@ -43,6 +44,8 @@ CHUNK = 16
 """Rows that are put aside at once: so often weights are read from far away."""
 CONVERTED = 0.5
 """Cycles to make floats of a vector of fields (Zen 3)."""
+ASIDE = 8
+"""Cycles to put a vector of floats aside as digits (Zen 4)."""
 SHORTEST = 16
 """Steps of a block that fill words."""
 SIGNED = ("signs", "sdot")
@@ -78,13 +81,8 @@ class WordTile(QuantisedTile, InChunks, Prefetching):
 
     @property
     def largest(self) -> int:
-        """What the largest of a block of rows becomes: -128 .. 127 are the digits below the first, which has a bit
-        less than a byte so that floats hold the whole exactly.
-
-        >>> (4161407 + 128) // 256 * 256 + (4161407 + 128) % 256 - 128, (4161407 + 128 - 255) // 256 // 256
-        (4161407, 63)
-        """
-        return 127 if self.digits == 1 else 63 * 256**2 + 127 * 256 + 127
+        """What the largest of a block of rows becomes."""
+        return 127 if self.digits == 1 else LARGEST
 
     def blocks(self, steps: int) -> int:
         return -(-steps // self.block)
@@ -92,6 +90,10 @@ class WordTile(QuantisedTile, InChunks, Prefetching):
     def words(self, steps: int, bits: int) -> int:
         """Words of a column."""
         return sum(-(-p.size * bits // 32) * ((p.stop - p.start) // p.size) for p in self.parts(steps, self.block))
+
+    def signed(self, bits: int) -> bool:
+        """Whether fields of words are numbers with a sign."""
+        return bits == 8 and self.dot in SIGNED
 
     @property
     def summed(self) -> DType:
@@ -265,6 +267,9 @@ class MatMulQuantisedWords(Variant):
             return f"floats do not hold the places of {steps} rows"
         vectors = steps * sum(n * each for n, each in columns(count, tile.width, tile.lanes))
         product = max(target.lanes / target.machine.multiply_adds, 0.5)
+        if tile.digits > 1:
+            aside = ASIDE * steps / target.lanes
+            return Offer(self.label, rows * (vectors * product * DIGITS / BYTES + aside), tile)
         return Offer(self.label, vectors * (CONVERTED * -(-rows // tile.rows) + product * rows), tile)
 
     def lower(self, node: Node, offer: Offer, b: Builder) -> None:
@@ -325,22 +330,24 @@ def _scales(node: Node, tile: WordTile, parts: Repeated, b: Builder) -> Repeated
 
 def _tile(node: Node, rows: int, block: int, target: Target) -> WordTile:
     """The tile for so many rows. Sums of one row, and of four where there are many registers, are four vectors; those
-    of three digits two."""
+    of three digits two, and no more than fill three of four registers."""
     op, w = node.op, node.operands[1]
     assert isinstance(op, MatMulQuantised)
     assert w is not None
     many = target.machine.registers > 16
-    dot = _dot(op.bits, target) if op.rounds or (rows == 1 and op.bits == 4) else ""
-    digits = 3 if dot and not op.rounds else 1
+    by_bytes = op.rounds or digit_product(target) or (rows == 1 and op.bits == 4)
+    dot = _dot(op.bits, target) if by_bytes else ""
+    digits = DIGITS if dot and not op.rounds else 1
     vectors = min(4 if many or (rows == 1 and digits == 1) else 2, -(-w.shape[1] // target.lanes))
+    height = min(rows, MOST_ROWS)
+    vectors = min(vectors, max(target.machine.registers * 3 // 4 // (digits * height), 1))
     least = op.least if op.bits == 4 else int(np.iinfo(w.dtype.numpy.name).min)
     if op.bits == 8 and dot in SIGNED:
         least += 128
     ahead = STREAM_AHEAD[op.bits] if target.machine.l2 else 0
     held = HELD if dot == "maddubs" else 0
-    tile = WordTile(
-        min(rows, MOST_ROWS), vectors, target.lanes, min(rows, CHUNK), block, least, dot, digits, held, ahead=ahead
-    )
+    chunk = min(rows, CHUNK)
+    tile = WordTile(height, vectors, target.lanes, chunk, block, least, dot, digits, held, ahead=ahead)
     if op.rounds or not (dot or _shifts(node, least)):
         return tile
     parts = tile.parts(w.shape[0], block)
@@ -358,10 +365,7 @@ def _shifts(node: Node, least: int) -> bool:
 def _dot(bits: int, target: Target) -> str:
     """The product of four bytes by four: of weights without sign and below 16, or 256, or of those with a sign."""
     pairs = "maddubs" if bits == 4 else "signs"  # of two bytes 16 bits hold 2 * 15 * 128, or 2 * 128 * 127
-    for capability, name in (("VNNI", "vnni"), ("PAIRS", pairs), ("DOTPROD", "sdot")):
-        if target.can(capability):
-            return name
-    return ""
+    return digit_product(target) or (pairs if target.can("PAIRS") else "")
 
 
 VARIANTS = (MatMulQuantisedWords(),)
