@@ -120,7 +120,7 @@ class ReduceVector(Variant):
         assert isinstance(op, Reduce)
         assert x is not None
         whole = loaded(node, 0) == I32 and is_narrow(x.dtype)
-        if not (whole or loaded(node, 0) == F32) or not (y.dtype == F32 or is_narrow(y.dtype)):
+        if not (whole or loaded(node, 0) == F32) or not (y.dtype in (F32, BOOL) or is_narrow(y.dtype)):
             return "only f32 is vectorised, and sums of integers of 8 and 16 bits"
         if innermost(x) < 0:
             return "there is one element"

@@ -13,7 +13,8 @@ _FUSE = (
     "narrow-integers",
 )  # fmt: skip
 _RECOGNIZE = (
-    "simplify-movement", "recognize-recurrent", "fold-space-to-depth", "recognize-normalization", "recognize-softmax",
+    "simplify-movement", "fold-constants", "recognize-recurrent", "fold-space-to-depth", "recognize-normalization",
+    "recognize-softmax",
 )  # fmt: skip
 _INTEGERS = (
     "sink-dequantise", "raise-quantise", "sink-dequantise", "eliminate-dead-code", "fold-constants",

@@ -145,6 +145,16 @@ def _summed(n: Net) -> str:
     return n("ReduceSum", n("Neg", n.input(6, 45)), n.ints(1), keepdims=0)
 
 
+def _masked_rows(shape: Shape, axis: int) -> VariantCase:
+    """Which rows a mask leaves nothing of, as the operator Attention asks: bools, where a float is compared with."""
+
+    def build(n: Net) -> str:
+        x = n("Log", n("Relu", n("Sub", n.input(*shape), n.constant(np.float32(1.5)))))
+        return n("Equal", n("ReduceMax", x, axes=[axis]), n.constant(np.float32(-np.inf)))
+
+    return case("reduce.vector", f"masked rows {list(shape)} {axis}", build)
+
+
 MAPS = [
     *(mapped((w,), "Sigmoid") for w in WIDTHS),
     *(mapped((2, 21), op) for op in ("Tanh", "Exp", "Softplus", "HardSwish", "LeakyRelu", "Elu", "Sign", "Ceil")),
@@ -202,6 +212,9 @@ REDUCTIONS = [
     reduced("ReduceMax", (2, 5, 7, 9), (1, 3), "clip"),
     reduced("ReduceMean", (3, 9, 16), (0, 1, 2)),
     case("reduce.vector", "dropped", _summed),
+    _masked_rows((5, 3, 2), 1),
+    _masked_rows((9, 4), 1),
+    _masked_rows((3, 21), 0),
 ]
 VECTORS = [*MAPS, *SOFTMAXES, *NORMALISATIONS, *REDUCTIONS]
 GUARDED_VECTORS = [

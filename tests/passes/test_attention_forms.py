@@ -87,9 +87,14 @@ def onnx_operator(n: Net) -> str:
     return n("Attention", q, k, v, n.input(QUERIES, KEYS), softcap=2.0)
 
 
+def onnx_operator_without_mask(n: Net) -> str:
+    """Its definition has a mask of zeros nevertheless, of which constants of many elements are not made."""
+    return n("Attention", *(n.input(1, 1, 600, LENGTH) for _ in range(3)))
+
+
 FORMS: list[tuple[Callable[[Net], str], int]] = [
     (torch_scaled_dot_product, 17), (gpt2, 17), (merged_heads, 17), (grouped_queries, 17), (one_projection, 17),
-    (onnx_operator, 23),
+    (onnx_operator, 23), (onnx_operator_without_mask, 23),
 ]  # fmt: skip
 
 
@@ -112,3 +117,17 @@ def test_a_form_becomes_one_attention(form: Callable[[Net], str], opset: int, tm
     (want,) = ort.InferenceSession(str(path), providers=["CPUExecutionProvider"]).run(None, inputs)
     (result,) = c.graph.evaluate(inputs, wide=True).values()
     np.testing.assert_allclose(result, want, rtol=1e-4, atol=1e-5)
+
+
+def test_attention_without_a_mask_is_attention_alone(tmp_path: Path) -> None:
+    """No row is masked altogether where there is no mask: nothing is reduced, and nothing added to scores."""
+    net = Net(3)
+    model = net.model(onnx_operator_without_mask(net))
+    model.opset_import[0].version = 23
+    path = tmp_path / "alone.onnx"
+    onnx.save(onnx.shape_inference.infer_shapes(model), path)
+    c = import_graph(path, Options(target="x86-64-v3", name="alone"))
+    optimize(c)
+    assert [node.op.name for node in c.graph.nodes if node.op.name != "transpose"] == ["attention"]
+    (attention,) = (node for node in c.graph.nodes if node.op.name == "attention")
+    assert len(attention.operands) == 3

@@ -274,7 +274,8 @@ def _rewrite(r: Rewriter, producer: Node, affine: Affine, weights: Array | None,
         return ex.var(len(extras) - 1, dtype)
 
     if bias is not None:
-        body = ex.apply("add", body, read(graph.constant(f"{old.name}.bias", rounded(bias, dtype))))
+        if bias.any():
+            body = ex.apply("add", body, read(graph.constant(f"{old.name}.bias", rounded(bias, dtype))))
     elif producer.post:
         term = read(producer.extras[0])
         if affine.scale is not None:

@@ -6,14 +6,16 @@ from dataclasses import replace
 
 from mccompile.ir import expr as ex
 from mccompile.ir.affine import Affine
+from mccompile.ir.dims import may_be_none
 from mccompile.ir.graph import Graph, Node, Value
-from mccompile.ir.op import TypeRuleError
+from mccompile.ir.op import Op, TypeRuleError
 from mccompile.ir.places import is_on_axis
 from mccompile.ir.structure import Nest
 from mccompile.ops.concat import Concat
 from mccompile.ops.expand import Expand
 from mccompile.ops.map import Map
 from mccompile.ops.matmul import MatMul
+from mccompile.ops.normalize import Normalize
 from mccompile.ops.pad import Pad
 from mccompile.ops.recurrent import Recurrent
 from mccompile.ops.reduce import Reduce
@@ -161,17 +163,36 @@ def _transposed_product(m: Match) -> None:
     _absorb(m, "product", m.nodes["product"].operands[::-1])
 
 
-def _check_turned_softmax(m: Match) -> Fail | None:
-    outer, inner, soft = m.op(Transpose), m.op(Transpose, "transpose"), m.nodes["softmax"]
+def _check_turned_rows(m: Match) -> Fail | None:
+    outer, inner, rows = m.op(Transpose), m.op(Transpose, "transpose"), m.nodes["rows"]
     if [inner.perm[p] for p in outer.perm] != sorted(inner.perm):
         return Fail("the transposes do not undo each other")
-    return None if m.r.is_private(soft.result) else Fail("the softmax is needed elsewhere")
+    if any(sum(e != 1 for e in v.shape) > 1 for v in rows.extras):
+        return Fail("an operand beside it would have to be transposed itself")
+    return None if m.r.is_private(rows.result) else Fail("what is between them is needed elsewhere")
 
 
 def _turned_softmax(m: Match) -> None:
-    inner, soft = m.op(Transpose, "transpose"), m.op(Softmax, "softmax")
-    m.root.op = replace(soft, axis=inner.perm[soft.axis])
-    _absorb(m, "softmax", [m.values["x"]])
+    soft = m.op(Softmax, "rows")
+    _read_unturned(m, replace(soft, axis=m.op(Transpose, "transpose").perm[soft.axis]))
+
+
+def _turned_normalisation(m: Match) -> None:
+    norm, perm = m.op(Normalize, "rows"), m.op(Transpose, "transpose").perm
+    _read_unturned(m, replace(norm, axes=tuple(sorted(perm[a] for a in norm.axes))))
+
+
+def _read_unturned(m: Match, op: Op) -> None:
+    """Let the root be the node between two transposes; what lies beside it has one long axis, which moves along."""
+    rows, back = m.nodes["rows"], m.op(Transpose).perm
+    extras: list[Value] = []
+    for v in rows.extras:
+        shape = (*(1,) * (len(back) - len(v.shape)), *v.shape)
+        turned = tuple(shape[p] for p in back)
+        extras.append(v if turned == shape else m.r.insert(m.root, Reshape(turned), [v], f"{v.name}.turned"))
+    m.root.op, m.root.pre, m.root.post = op, dict(rows.pre), dict(rows.post)
+    m.r.rewire(m.root, [m.values["x"]], extras)
+    m.root.origins = tuple(dict.fromkeys(rows.origins + m.root.origins))
 
 
 # -- spreads -------------------------------------------------------------------------------------------------
@@ -224,6 +245,31 @@ def _bypass_expand(m: Match) -> None:
         m.r.rewire(user, [new if v is old else v for v in user.operands])
     if not m.r.users(old) and not m.r.is_output(old):
         m.r.erase(m.root)
+
+
+def _spread_axes(m: Match) -> tuple[int, ...]:
+    """The axes that are reduced over copies of one element."""
+    shape, x = m.op(Expand, "expand").shape, m.values["x"]
+    before = (*(1,) * (len(shape) - len(x.shape)), *x.shape)
+    return tuple(a for a in m.op(Reduce).axes if before[a] == 1 and shape[a] != 1)
+
+
+def _check_reduced_spread(m: Match) -> Fail | None:
+    shape, spread = m.op(Expand, "expand").shape, _spread_axes(m)
+    if not m.op(Reduce).selects or not spread:
+        return Fail("")
+    return Fail("there may be no copy at all") if may_be_none(shape[a] for a in spread) else None
+
+
+def _reduce_before_it_is_spread(m: Match) -> None:
+    op, x, shape = m.op(Reduce), m.values["x"], m.root.result.shape
+    shift = len(shape) - len(x.shape)
+    axes = tuple(a - shift for a in op.axes if a not in _spread_axes(m) and a >= shift)
+    if axes:
+        x = m.r.insert(m.root, replace(op, axes=axes), [x], f"{m.root.result.name}.once")
+    same = m.root.result.type.count == x.type.count
+    m.root.op = Reshape(shape) if same else Expand(shape)
+    _absorb(m, "expand", [x])
 
 
 # -- what is not needed --------------------------------------------------------------------------------------
@@ -329,10 +375,19 @@ RULES = (
         Is(Transpose, (Is(MatMul, None, "product"),), "transpose"), _check_transposed_product, _transposed_product,
     ),
     Rule(
-        "took the softmax along another axis", Is(Transpose, (Is(Softmax, (_TURNED,), "softmax"),), "back"),
-        _check_turned_softmax, _turned_softmax,
+        "took the softmax along another axis", Is(Transpose, (Is(Softmax, (_TURNED,), "rows"),), "back"),
+        _check_turned_rows, _turned_softmax,
+    ),
+    Rule(
+        "normalised along other axes",
+        Is(Transpose, (Is(Normalize, (_TURNED,), "rows", plain=False),), "back"),
+        _check_turned_rows, _turned_normalisation,
     ),
     Rule("let the readers broadcast", Is(Expand, (_X,), "expand"), _check_expand, _bypass_expand),
+    Rule(
+        "reduced what is spread before it is",
+        Is(Reduce, (Is(Expand, (_X,), "expand"),), "reduce"), _check_reduced_spread, _reduce_before_it_is_spread,
+    ),
     Rule("left axes of extent 1", Is(Reduce, None, "reduce", plain=False), _check_reduce, _shorten_reduce),
     Rule("dropped results", Is(Recurrent, None, "cell", plain=False), _check_results, _drop_results),
     Rule("cut one part", Is(Split, (_X,), "split"), _check_split, _split_to_slice),
