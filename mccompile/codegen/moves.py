@@ -97,8 +97,7 @@ class Moves:
 
     def weaving(self, few: int, k: int) -> list[Place]:
         """What vector ``k`` of a run is made of, in which ``few`` vectors take turns."""
-        elements = range(k * self.lanes, (k + 1) * self.lanes)
-        return [(e % few, e // few) for e in elements]
+        return weaving(self.lanes, few, k)
 
     def unweaving(self, few: int, k: int) -> list[Place]:
         """What vector ``k`` of ``few`` is made of, which take turns in a run."""
@@ -107,13 +106,23 @@ class Moves:
 
     def woven(self, sources: Sequence[str], places: Sequence[Place]) -> str:
         """A vector whose lanes come from several ones; lanes of vectors that there are not have no meaning."""
-        value, others = sources[0], sources[1:] or sources[:1]
-        taken = [lane if vector == 0 else 0 for vector, lane in places]
-        for s, other in enumerate(others, 1):
-            lanes = [self.lanes + lane if vector == s else t for t, (vector, lane) in zip(taken, places, strict=True)]
-            value = f"__builtin_shufflevector({value}, {other}, {', '.join(map(str, lanes))})"
-            taken = list(range(self.lanes))
-        return value
+        return joined(self.lanes, sources, places)
+
+
+def weaving(lanes: int, few: int, k: int) -> list[Place]:
+    """What vector ``k`` of a run is made of, in which ``few`` vectors take turns."""
+    return [(e % few, e // few) for e in range(k * lanes, (k + 1) * lanes)]
+
+
+def joined(lanes: int, sources: Sequence[str], places: Sequence[Place]) -> str:
+    """A vector whose lanes come from several ones; lanes of vectors that there are not have no meaning."""
+    value, others = sources[0], sources[1:] or sources[:1]
+    taken = [lane if vector == 0 else 0 for vector, lane in places]
+    for s, other in enumerate(others, 1):
+        picked = [lanes + lane if vector == s else t for t, (vector, lane) in zip(taken, places, strict=True)]
+        value = f"__builtin_shufflevector({value}, {other}, {', '.join(map(str, picked))})"
+        taken = list(range(lanes))
+    return value
 
 
 def swapped_square(lanes: int, across: int) -> list[list[Swap]]:

@@ -10,7 +10,7 @@ from mccompile.codegen.binding import BoundView, KernelContext
 from mccompile.codegen.bounds import LIMIT, magnitude, of_type, of_view
 from mccompile.codegen.c_expr import instead, unread
 from mccompile.codegen.code import Code, closed, code, wrapped
-from mccompile.codegen.moves import Moves, moves
+from mccompile.codegen.moves import Moves, joined, moves, weaving
 from mccompile.codegen.packs import Final, Part, packed, packs, woven
 from mccompile.codegen.vector_emitter import Primitives, VectorEmitter, Width, rounding
 from mccompile.ir import expr as ex
@@ -157,6 +157,10 @@ class Vectors:
     def write(self, pointer: str, value: str, count: Width) -> str:
         """A statement that stores ``count`` floats as they are; nothing else is touched."""
         return self.of(F32).store(pointer, value, count)
+
+    def taking_turns(self, sources: Sequence[str], k: int) -> Code:
+        """Vector ``k`` of a run of floats in which the lanes of ``sources`` take turns."""
+        return closed(joined(self.lanes, sources, weaving(self.lanes, len(sources), k)))
 
     def weights(self, pointer: str, count: Width | None = None) -> Code:
         """A vector of the weights, operand 1, that lie at a pointer; a half one where ``count`` lanes are held so.

@@ -26,6 +26,7 @@ from mccompile.ops.folding import Arrays, Attributes, Folding, present
 from mccompile.ops.frontend import Import
 from mccompile.ops.registry import onnx_op
 from mccompile.ops.sampling import Case, Draw
+from mccompile.ops.transpose import Transpose
 from mccompile.ops.window import Window
 
 
@@ -95,6 +96,9 @@ def _sample(d: Draw) -> Case:
     # onnxruntime 1.31 takes other elements than ONNX's reference where blocks of one axis are dilated.
     dilations = d.shape(spatial, 1, 2 if spatial > 1 else 1)
     window = Window(block, d.shape(spatial, 1, 2), dilations, d.shape(2 * spatial, 0, 2))
+    if d.int(0, 3) == 0:  # blocks lie side by side
+        image = tuple(b * d.int(1, 4) for b in block)
+        window = Window(block, block, (1,) * spatial, (0,) * (2 * spatial))
     columns = math.prod(window.output(image))
     x = d.array((d.int(1, 2), d.int(1, 3) * math.prod(block), columns))
     attrs = {"strides": window.strides, "pads": window.pads, "dilations": window.dilations}
@@ -123,5 +127,11 @@ def import_col2im(n: Import) -> None:
     columns = Window(block, strides, dilations, pads).output(image)
     if x.shape[1] % math.prod(block) or x.shape[2] != math.prod(columns):
         raise n.error(f"{x.type} are no blocks of {list(block)} in {list(columns)} columns")
-    shape = (x.shape[0], x.shape[1] // math.prod(block), *block, *columns)
-    n.emit(Col2Im(image, strides, pads, dilations), [n.reshape(x, shape, "blocks")])
+    channels = (x.shape[0], x.shape[1] // math.prod(block))
+    blocks = n.reshape(x, (*channels, *block, *columns), "blocks")
+    if image == tuple(b * c for b, c in zip(block, columns, strict=True)) and block == strides and not any(pads):
+        # Blocks lie side by side: [N, C, block..., columns...] becomes [N, C, column, block, column, block ..].
+        order = (0, 1, *(a for i in range(spatial) for a in (2 + spatial + i, 2 + i)))
+        n.emit_reshape((*channels, *image), n.inner(Transpose(order), [blocks], "tiles"))
+        return
+    n.emit(Col2Im(image, strides, pads, dilations), [blocks])

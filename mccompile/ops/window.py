@@ -54,6 +54,16 @@ class Window:
         return tuple(extents)
 
 
+def meets_all(kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]) -> bool:
+    """Whether every place of an axis, however long, is a tap of some window: taps reach all remainders of a stride.
+
+    >>> meets_all((4, 2), (2, 2), (1, 1)), meets_all((2,), (3,), (1,)), meets_all((3,), (2,), (2,))
+    (True, False, False)
+    """
+    axes = zip(kernel, strides, dilations, strict=True)
+    return all(len({t * d % s for t in range(k)}) == s for k, s, d in axes)
+
+
 def window_words(strides: Shape, pads: tuple[int, ...], dilations: Shape, groups: int = 1) -> str:
     """The steps of a window in a few letters, those that do nothing left out: `` s2 p1 d2x1 g64``."""
     words = [

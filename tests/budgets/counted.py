@@ -23,7 +23,7 @@ from tests.kernels.cases_conv_channels import channels
 from tests.kernels.cases_matmul import attention, dot, quantised, rounded, variable
 from tests.kernels.cases_recurrent import RECURRENT
 from tests.kernels.cases_strassen import product
-from tests.kernels.cases_vectors import best, broadcast, hardmax, layer_norm, mapped, reduced, softmax, topk
+from tests.kernels.cases_vectors import best, broadcast, hardmax, image, layer_norm, mapped, reduced, softmax, topk
 from tests.kernels.cases_winograd import winograd
 from tests.kernels.test_variants import compiled, inputs_of
 from tests.support.opcases import CaseLibrary
@@ -66,6 +66,7 @@ COUNTED = [
     topk((2, 300), 200),
     topk((3, 300), 9, kernel="topk.ranks"),
     best((3, 5, 70), "ArgMax"),
+    image((24, 40), (4, 4), "clip", strides=[2, 2], pads=[1] * 4),
 ]
 
 

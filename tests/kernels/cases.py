@@ -23,6 +23,7 @@ class Net:
         self.rng = np.random.default_rng(seed)
         self.inside = inside
         self.graphs = 0
+        self.opset = OPSET
         self.nodes: list[onnx.NodeProto] = []
         self.weights: list[onnx.TensorProto] = []
         self.inputs: list[onnx.ValueInfoProto] = []
@@ -70,7 +71,7 @@ class Net:
     def model(self, *outputs: str) -> onnx.ModelProto:
         results = [helper.make_empty_tensor_value_info(o) for o in outputs]
         graph = helper.make_graph(self.nodes, "net", self.inputs, results, self.weights)
-        opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid("com.microsoft", 1)]
+        opsets = [helper.make_opsetid("", self.opset), helper.make_opsetid("com.microsoft", 1)]
         model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
         return onnx.shape_inference.infer_shapes(model)
 

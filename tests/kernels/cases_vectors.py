@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from onnx import TensorProto
 
+from mccompile.ops.window import Window
 from tests.kernels.cases import TAILS, Net, VariantCase
 
 Shape = Sequence[int]
@@ -155,6 +157,22 @@ def _masked_rows(shape: Shape, axis: int) -> VariantCase:
     return case("reduce.vector", f"masked rows {list(shape)} {axis}", build)
 
 
+def image(extents: Shape, block: Shape, tail: str = "plain", n: int = 1, **attrs: Any) -> VariantCase:
+    """Columns of blocks, added up to an image of 3 channels."""
+    rank = len(extents)
+    strides, pads = attrs.get("strides", [1] * rank), attrs.get("pads", [0] * 2 * rank)
+    window = Window(tuple(block), tuple(strides), tuple(attrs.get("dilations", [1] * rank)), tuple(pads))
+    columns = (n, 3 * math.prod(block), math.prod(window.output(tuple(extents))))
+
+    def build(net: Net) -> str:
+        net.opset = 18
+        x = net("Neg", net.input(*columns))
+        y = net("Col2Im", x, net.ints(*extents), net.ints(*block), **attrs)
+        return TAILS[tail](net, y, (n, 3, *extents))
+
+    return case("col2im.lines", f"{list(extents)} {list(block)} {tail} {n} {attrs}", build)
+
+
 MAPS = [
     *(mapped((w,), "Sigmoid") for w in WIDTHS),
     *(mapped((2, 21), op) for op in ("Tanh", "Exp", "Softplus", "HardSwish", "LeakyRelu", "Elu", "Sign", "Ceil")),
@@ -216,8 +234,22 @@ REDUCTIONS = [
     _masked_rows((9, 4), 1),
     _masked_rows((3, 21), 0),
 ]
-VECTORS = [*MAPS, *SOFTMAXES, *NORMALISATIONS, *REDUCTIONS]
+IMAGES = [
+    *(image((w,), (3,), n=n, tail=t) for w, n, t in ((3, 1, "plain"), (9, 2, "swish"), (40, 1, "residual"))),
+    *(image((7, w), (3, 3), pads=[1] * 4) for w in (4, 15, 16, 17, 33, 130)),
+    *(image((8, w), (4, 4), t, pads=[1] * 4, strides=[2, 2])
+      for w, t in ((8, "plain"), (32, "clip"), (62, "masks"), (70, "residual"))),
+    *(image((6, w), (2, 2), pads=[0, 1, 0, 0], strides=[2, s]) for w, s in ((33, 2), (49, 3), (77, 4), (5, 4))),
+    *(image((9, w), (3, 3), strides=[2, s], dilations=[2, d]) for w, s, d in ((13, 2, 2), (70, 4, 3), (66, 5, 2))),
+    *(image((7, w), (1, 1), strides=[3, s], pads=[1, 2, 0, 1], n=2) for w, s in ((16, 3), (50, 2), (40, 6))),
+    image((40, 50), (8, 16), "swish", strides=[4, 8], pads=[2, 4, 2, 4]),
+    image((100,), (20,), strides=[10], pads=[5, 5]),
+    image((4, 6, 35), (2, 3, 3), "residual", strides=[2, 1, 2], pads=[0, 1, 1, 0, 1, 0]),
+]  # fmt: skip
+
+VECTORS = [*MAPS, *SOFTMAXES, *NORMALISATIONS, *REDUCTIONS, *IMAGES]
 GUARDED_VECTORS = [
     MAPS[9], MAPS[-4], SOFTMAXES[3], SOFTMAXES[-3], NORMALISATIONS[3], NORMALISATIONS[-3], REDUCTIONS[20],
+    IMAGES[5], IMAGES[12], IMAGES[-1],
 ]  # fmt: skip
 """One with a tail for each arrangement of a template."""

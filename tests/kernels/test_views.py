@@ -161,6 +161,16 @@ NODES = [
     ),
     ("map.vector", "a: f32[5,37], b: f32[5,37]", "map(%a, %b) {expr={x0 * x1}}", "f32[5,37]"),
     ("map.vector", "a: i32[5,37], b: i32[5,37]", "map(%a, %b) {expr={max(x0 * x1, x0)}}", "i32[5,37]"),
+    *[
+        (
+            f"col2im.{way}",
+            "a: f32[1,2,3,3,4,9], e: f32[1,2,9,18]",
+            "col2im(%a) {image=(9, 18), strides=(2, 2), pads=(0, 1, 0, 0), dilations=(1, 1)} with(%e)"
+            " post0{ (acc + x0) }",
+            "f32[1,2,9,18]",
+        )
+        for way in ("generic", "lines")
+    ],
     ("cum_sum.generic", "a: f32[5,7]", "cum_sum(%a) {axis=1}", "f32[5,7]"),
     ("arg_reduce.generic", "a: f32[5,7]", "arg_reduce(%a) {mode='max', axis=1}", "i64[5,1]"),
 ]

@@ -38,8 +38,9 @@ NEED_LARGE_VALUES = ("stream-rows", "reduce-rows", "separate-pools")
 """Passes that leave alone what fits into a cache, or is narrower than a few vectors, as in random graphs; they have
 tests of their own."""
 
-OF_COMPUTED_WEIGHTS = ("im2col",)
-"""Passes on weights of the run: those of random graphs are constants (tests/passes/test_im2col.py draws others)."""
+OF_COMPUTED_WEIGHTS = ("im2col", "col2im")
+"""Passes on weights of the run: those of random graphs are constants (tests/passes/test_im2col.py draws others, and
+test_col2im.py)."""
 
 OF_RECURRENT_NETWORKS = ("recognize-recurrent",)
 """Passes that look for cells, of which random graphs have none (tests/passes/test_recurrent_cells.py draws them)."""

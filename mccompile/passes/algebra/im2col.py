@@ -60,9 +60,13 @@ def _check(m: Match) -> Fail | None:
         return Fail("an operand of its epilogue is broadcast along some axes of places, not all")
     taps = math.prod(w.shape[2:])
     columns = x.shape[0] * x.shape[1] * taps * math.prod(node.result.shape[2:]) * F32.nbytes
-    beside = x.type.nbytes + w.type.nbytes + node.result.type.nbytes
-    if taps > MOST_TAPS or columns > max(MOST_BYTES, MOST_GROWTH * beside):
-        return Fail(f"its windows have {taps} taps, and what they read takes {columns} bytes")
+    return too_large(taps, columns, x, w, node.result)
+
+
+def too_large(taps: int, columns: int, *beside: Value) -> Fail | None:
+    """Whether windows of so many taps make columns of too many bytes for what a convolution reads and writes."""
+    if taps > MOST_TAPS or columns > max(MOST_BYTES, MOST_GROWTH * sum(v.type.nbytes for v in beside)):
+        return Fail(f"its windows have {taps} taps, and their columns take {columns} bytes")
     return None
 
 
