@@ -19,7 +19,7 @@ export MCC_SHARED := $(abspath $(MCC_SHARED))
 export PYTHONDONTWRITEBYTECODE :=
 export PYTHONPYCACHEPREFIX ?= $(abspath build/pycache)
 
-.PHONY: budgets conformance fuzz golden pictures prove replay help demo test test-fast test-slow check docs bench bench-arm bench-blob bench-decoders bench-firmware bench-products bench-growth bench-extents bench-planner bench-precision bench-precision-times bench-threads site wheel clean distclean
+.PHONY: budgets conformance fuzz golden pictures prove replay help demo test test-fast test-slow check docs bench bench-arm bench-blob bench-decoders bench-firmware bench-products bench-growth bench-extents bench-operators bench-planner bench-precision bench-precision-times bench-threads site wheel clean distclean
 .DEFAULT_GOAL := help
 
 help:
@@ -39,6 +39,7 @@ help:
 	@echo "make bench-threads  measure what a second thread gains, write into docs/threads.md"
 	@echo "make bench-growth  compile networks of up to 100,000 nodes, write docs/compile-time.md"
 	@echo "make bench-blob  what weights that grow buy, write docs/blob-growth.md (BENCH=\"resnet8\": some networks)"
+	@echo "make bench-operators  measure operators beside onnxruntime, write docs/operator-times.md (BENCH=\"Resize\": some)"
 	@echo "make bench-extents  count what extents of the run cost, write docs/extents.md (BENCH=\"minilm\": some networks)"
 	@echo "make bench-planner  measure the memory planner, write docs/planner.md (EFFORTS=\"0 1 2 3\" searches longer)"
 	@echo "make fuzz       attack the compiler with what is drawn (FUZZ=\"--minutes 60 --seed 7\": options), write build/fuzz"
@@ -110,6 +111,9 @@ bench-decoders: .venv/.stamp-check
 
 bench-extents: .venv/.stamp-check
 	PYTHONPATH=.$${PYTHONPATH:+:$$PYTHONPATH} $(BIN)/python benchmarks/extents.py $(BENCH)
+
+bench-operators: .venv/.stamp-check
+	$(BIN)/python benchmarks/operators.py $(BENCH)
 
 bench-products: .venv/.stamp-check
 	$(BIN)/python benchmarks/products.py
