@@ -9,9 +9,9 @@ import numpy as np
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call
-from mccompile.ir.types import BOOL, F16, F32, I8, I16, I32, U8, U16
+from mccompile.ir.types import BOOL, F32, I8, I16, I32, U8, U16
 from mccompile.ir.vector import is_direct
-from mccompile.kernels.model.lanes import converts_halves, refusal, scalar_cycles, vector_cycles
+from mccompile.kernels.model.lanes import half_cycles, halves, refusal, scalar_cycles, vector_cycles
 from mccompile.kernels.model.parts import Turns, axes
 from mccompile.kernels.model.traffic import moved
 from mccompile.kernels.variant import Builder, Offer, Variant, lines_broken, neighbours
@@ -22,8 +22,6 @@ from mccompile.targets.target import Target
 
 MOST_UNROLLED = 4
 """Vectors of a turn of the kernel's loop, at most: a power of two."""
-HALF_CYCLES = 12
-"""Of an f16 that becomes an f32 or the other way, over all lanes."""
 _BYTE_CYCLES: Mapping[str, float] = {"avx512": 0.4, "avx2": 0.8, "neon": 0.8}
 """Of a byte that is looked up in a table of 256 with others beside it, by the instructions of a target (Zen 4)."""
 _ONE_BYTE_CYCLES = 1.5
@@ -66,8 +64,8 @@ class MapGeneric(_Map):
         op, result = node.op, node.results[0]
         assert isinstance(op, Map)
         bodies = (op.expr, *node.pre.values(), *node.post.values())
-        halves = sum(v.dtype == F16 for v in (*node.inputs, result)) * HALF_CYCLES / max(target.lanes, 1)
-        cycles = result.type.count * (scalar_cycles(bodies, target) + halves + 0.5) + moved(node, target)
+        one = scalar_cycles(bodies, target) + half_cycles((*node.inputs, result), target) + 0.5
+        cycles = result.type.count * one + moved(node, target)
         return Offer(self.label, cycles)
 
 
@@ -87,7 +85,7 @@ class MapVector(_Map):
             return "compilers make vectors of more bools of a plain loop"
         if target.lanes == 1:
             return "of one lane it would be the plain loop"
-        dtypes = (F32, I32, I8, U8, I16, U16, BOOL, *((F16,) if converts_halves(target) else ()))
+        dtypes = (F32, I32, I8, U8, I16, U16, BOOL, *halves(target))
         if reason := refusal(node, target, (op.expr, *node.post.values()), dtypes) or _far_operands(node):
             return reason
         line = max(_stored_last(result), 1)

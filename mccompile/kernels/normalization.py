@@ -9,10 +9,18 @@ from mccompile._dataclass import dataclass
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call
-from mccompile.ir.types import BOOL, F32
+from mccompile.ir.types import BOOL, F32, I32
 from mccompile.ir.vector import NARROW, is_narrow
 from mccompile.ir.views import View
-from mccompile.kernels.model.lanes import loaded, refusal, scalar_cycles, vector_cycles
+from mccompile.kernels.model.lanes import (
+    half_cycles,
+    halves,
+    loaded,
+    read_early,
+    refusal,
+    scalar_cycles,
+    vector_cycles,
+)
 from mccompile.kernels.model.parts import Turns, kept_axes
 from mccompile.kernels.model.traffic import moved
 from mccompile.kernels.variant import Builder, Offer, Variant, blocked, lines_broken, read_forwards, scattered
@@ -41,7 +49,8 @@ class _Rows(Variant):
             return reason
         bodies = (*node.pre.values(), *node.post.values())
         power = 40 if isinstance(node.op, Softmax) else 4
-        cycles = node.results[0].type.count * (power + scalar_cycles(bodies, target)) + moved(node, target)
+        one = power + scalar_cycles(bodies, target) + half_cycles((*node.inputs, *node.results), target)
+        cycles = node.results[0].type.count * one + moved(node, target)
         return Offer(self.label, cycles)
 
     def forwards(self, call: Call) -> Call:
@@ -121,13 +130,15 @@ class _RowsVector(Variant):
     def _refusal(self, node: Node, target: Target) -> str:
         (x,), y = node.operands, node.results[0]
         assert x is not None
-        if loaded(node, 0) != F32 or not (y.dtype == F32 or is_narrow(y.dtype)):
+        if loaded(node, 0) != F32:
             return "only f32 is vectorised"
         if innermost(x) < 0 or innermost(x) != innermost(y):
             return "operand and result lie in different orders"
-        if any(v.dtype == BOOL and innermost(v) - len(v.shape) != innermost(x) - len(x.shape) for v in node.extras):
+        early = read_early(node)
+        if any(v.dtype == BOOL and innermost(v) - len(v.shape) != innermost(x) - len(x.shape) for v in early):
             return "a mask lies in another order"
-        return refusal(node, target, node.post.values() if y.dtype != F32 else (), (F32, BOOL, *NARROW))
+        bodies, dtypes = node.post.values() if is_narrow(y.dtype) else (), (F32, BOOL, I32, *NARROW, *halves(target))
+        return refusal(node, target, bodies, dtypes, [x, *early])
 
     def reduces_lanes(self, node: Node) -> bool:
         """Whether vectors run along what belongs together, rather than across."""

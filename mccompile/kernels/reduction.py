@@ -13,7 +13,15 @@ from mccompile.ir.kernel import Call
 from mccompile.ir.types import BOOL, F32, F64, I32
 from mccompile.ir.vector import NARROW, is_narrow
 from mccompile.ir.views import View
-from mccompile.kernels.model.lanes import loaded, refusal, scalar_cycles, vector_cycles
+from mccompile.kernels.model.lanes import (
+    half_cycles,
+    halves,
+    loaded,
+    read_early,
+    refusal,
+    scalar_cycles,
+    vector_cycles,
+)
 from mccompile.kernels.model.parts import Turns, kept_axes
 from mccompile.kernels.model.tiles import segments
 from mccompile.kernels.model.traffic import moved
@@ -76,8 +84,8 @@ class ReduceGeneric(Variant):
         if reason := blocked(node):
             return reason
         assert node.operands[0] is not None
-        bodies = list(node.pre.values())
-        cycles = node.operands[0].type.count * (3 + scalar_cycles(bodies, target)) + moved(node, target)
+        one = 3 + scalar_cycles(node.pre.values(), target) + half_cycles([node.operands[0]], target)
+        cycles = node.operands[0].type.count * one + moved(node, target)
         return Offer(self.label, cycles)
 
     def forwards(self, call: Call) -> Call:
@@ -120,15 +128,16 @@ class ReduceVector(Variant):
         assert isinstance(op, Reduce)
         assert x is not None
         whole = loaded(node, 0) == I32 and is_narrow(x.dtype)
-        if not (whole or loaded(node, 0) == F32) or not (y.dtype in (F32, BOOL) or is_narrow(y.dtype)):
+        if not (whole or loaded(node, 0) == F32):
             return "only f32 is vectorised, and sums of integers of 8 and 16 bits"
         if innermost(x) < 0:
             return "there is one element"
         if whole and (op.mode != "sum" or x.shape[innermost(x)] != y.shape[innermost(x)]):
             return "integers are added up across vectors only"
-        if any(v.dtype == BOOL for v in node.extras):
+        early = read_early(node)
+        if any(v.dtype == BOOL for v in early):
             return "masks are not vectorised"
-        if reason := refusal(node, target, dtypes=(F32, BOOL, I32, *NARROW)):
+        if reason := refusal(node, target, (), (F32, BOOL, I32, *NARROW, *halves(target)), [x, *early]):
             return reason
         axis = innermost(x)
         if x.type.count == 0:

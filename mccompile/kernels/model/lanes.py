@@ -6,9 +6,9 @@ import functools
 from collections.abc import Iterable, Mapping, Sequence
 
 from mccompile.ir import expr as ex
-from mccompile.ir.graph import Node
+from mccompile.ir.graph import Node, Value
 from mccompile.ir.scalar import FUNCTIONS
-from mccompile.ir.types import BOOL, F32, DType
+from mccompile.ir.types import BOOL, F16, F32, DType
 from mccompile.ir.vector import converts, is_lane, is_narrow, kind_of
 from mccompile.kernels.variant import blocked
 from mccompile.targets.machine import Capability
@@ -35,6 +35,8 @@ _LOOKED_UP: Mapping[str, float] = {"avx2": 1.5, "avx512": 1.2}
 lanes), or by words of the table that registers hold (Zen 4: 12 of sixteen, 20 where it is
 loaded again); else `_ONE_BY_ONE`."""
 _ONE_BY_ONE = 4.0
+_HALF_CYCLES = 12
+"""Of an f16 that becomes an f32 or the other way, over all lanes."""
 _VECTOR_LOOKUP = 12.0
 """Cycles of a vector that is looked up, of 16 lanes or fewer."""
 _SCALAR_LOOKUP = 1.5
@@ -109,19 +111,32 @@ def converts_halves(target: Target) -> bool:
     return Capability.F16_CONVERSION in target.capabilities
 
 
+def halves(target: Target) -> tuple[DType, ...]:
+    """f16, as a type of elements that vectors of floats come from and go to, where a target converts them."""
+    return (F16,) if converts_halves(target) else ()
+
+
+def read_early(node: Node) -> list[Value]:
+    """The extras that prologues read; what epilogues read and give may be of any type: elements are stored one by
+    one where they have no vector form."""
+    read = set().union(*map(ex.variables, node.pre.values()))
+    return [v for i, v in enumerate(node.extras) if i in read]
+
+
 def refusal(
-    node: Node, target: Target, bodies: Iterable[ex.Expr] = (), dtypes: Sequence[DType] = (F32, BOOL)
-) -> str:
+    node: Node, target: Target, bodies: Iterable[ex.Expr] = (), dtypes: Sequence[DType] = (F32, BOOL),
+    values: Iterable[Value | None] | None = None,
+) -> str:  # fmt: skip
     """Why vectors along some axis cannot compute a node, whose ``bodies`` and prologues are applied to vectors, and
-    whose operands and results may be of ``dtypes``."""
+    whose operands and results, or those ``values`` of them that are read as vectors, may be of ``dtypes``."""
     if not target.lanes:
         return "the target has no vectors"
     if target.compact and target.lanes == 1:
         return "loops over single floats take code"
-    values = [v for v in (*node.inputs, *node.results) if v is not None]
-    if any(v.dtype not in dtypes for v in values):
+    every = (*node.inputs, *node.results)
+    if any(v is not None and v.dtype not in dtypes for v in (every if values is None else values)):
         return f"only {', '.join(t.name for t in dtypes)} are vectorised"
-    if target.lanes == 1 and any(not v.dtype.is_float and v.dtype != BOOL for v in values):
+    if target.lanes == 1 and any(not v.dtype.is_float and v.dtype != BOOL for v in every):
         return "integers one at a time are the plain loop"
     if reason := blocked(node):
         return reason
@@ -164,6 +179,11 @@ def scalar_cycles(bodies: Iterable[ex.Expr], target: Target) -> float:
         elif isinstance(e, ex.Lookup):
             total += _SCALAR_LOOKUP
     return total + plain * (1.0 if total or not target.lanes else 2.0 / target.lanes)
+
+
+def half_cycles(values: Iterable[Value], target: Target) -> float:
+    """Cycles of converting an element of each of these ``values`` that are of f16, one by one."""
+    return sum(v.dtype == F16 for v in values) * _HALF_CYCLES / max(target.lanes, 1)
 
 
 def _distinct(bodies: Iterable[ex.Expr]) -> set[ex.Expr]:

@@ -1,23 +1,35 @@
-"""Moves a `map` into the prologue of the reduction or normalisation that reads it."""
+"""Moves a `map` into the prologue of the reduction or normalisation that reads it.
+
+Worked example: masks of i64 become floats, which are added up. Kernels of vectors read i32, but not i64: where there
+are such, and memory to spare, the map stays what it is in the second line::
+
+    %s = reduce(%m32) pre0{ f32(acc) }
+    %f = map(%m64) {expr={f32(x0)}} ; %s = reduce(%f)
+"""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.op import Kind
+from mccompile.kernels.model.costs import cheapest
 from mccompile.passes.manager import Remarks
 from mccompile.passes.rewrite.bodies import MAX_OPERANDS, is_cheap, size
 from mccompile.passes.rewrite.rewriter import Rewriter
+from mccompile.targets.target import Target
 
 MAX_SIZE = 8
 """Functions in a prologue: arithmetic that costs less than writing and reading the tensor."""
 
 
-def run(graph: Graph, remarks: Remarks) -> int:
+def run(graph: Graph, remarks: Remarks, target: Target) -> int:
     """Fuse a map into the reduction, softmax or normalisation that is its only reader: a tensor less in memory.
     Exact.
 
-    Convolutions, products and pools read their operands several times and are left alone.
+    Convolutions, products and pools read their operands several times and are left alone; and so is, where memory is
+    plenty, what no kernel of vectors would take.
     """
     r = Rewriter(graph)
     changes = 0
@@ -32,7 +44,15 @@ def run(graph: Graph, remarks: Remarks) -> int:
         if reason or main is None:
             remarks.miss(what, reason)
             continue
-        _fuse(r, node, producer, main)
+        fused = _fused(node, producer, main)
+        apart = cheapest(producer, target, graph.constants) + cheapest(node, target, graph.constants)
+        if target.spare_memory and cheapest(fused, target, graph.constants) > apart:
+            remarks.miss(what, "two kernels are faster")
+            continue
+        node.pre = fused.pre
+        r.rewire(node, fused.operands, fused.extras)
+        node.origins = fused.origins
+        r.erase(producer)
         remarks.hit(what)
         changes += 1
     r.finish()
@@ -70,7 +90,8 @@ def _obstacle(r: Rewriter, node: Node, producer: Node, value: Value, main: Value
     return ""
 
 
-def _fuse(r: Rewriter, node: Node, producer: Node, main: Value) -> None:
+def _fused(node: Node, producer: Node, main: Value) -> Node:
+    """The node with the map that makes its operand as a prologue."""
     assert producer.op.elementwise is not None
     extras = list(node.extras)
 
@@ -85,7 +106,7 @@ def _fuse(r: Rewriter, node: Node, producer: Node, main: Value) -> None:
 
     inner = ex.substitute(producer.op.elementwise, read)
     before = node.pre.get(0)
-    node.pre[0] = inner if before is None else ex.substitute(before, lambda v: inner if v.index == ex.ACC else v)
-    r.rewire(node, [main, *node.operands[1:]], extras)
-    node.origins = tuple(dict.fromkeys(node.origins + producer.origins))
-    r.erase(producer)
+    body = inner if before is None else ex.substitute(before, lambda v: inner if v.index == ex.ACC else v)
+    operands, origins = [main, *node.operands[1:]], tuple(dict.fromkeys(node.origins + producer.origins))
+    return replace(node, operands=operands, extras=extras, pre={**node.pre, 0: body}, origins=origins)
+
