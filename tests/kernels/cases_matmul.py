@@ -24,6 +24,15 @@ def variable(left: Sequence[int], right: Sequence[int], tail: str = "plain", tra
     return VariantCase(f"variable {list(left)} {list(right)} {tail} {trans}", "matmul.variable", build)
 
 
+def _column_and_a_number_each() -> VariantCase:
+    """Rows of several matrices by one column, and a number for each matrix, which does not go on from row to row."""
+
+    def build(n: Net) -> Sequence[str]:
+        return [n("Add", n("MatMul", n.input(3, 20, 5), n.input(5, 1)), n.input(3, 1, 1))]
+
+    return VariantCase("variable column and a number each", "matmul.variable", build)
+
+
 def _stored(shape: Sequence[int], swapped: bool) -> Sequence[int]:
     return (*shape[:-2], shape[-1], shape[-2]) if swapped else shape
 
@@ -129,6 +138,15 @@ VARIABLE = [
     variable((2, 3, 4, 6), (2, 3, 6, 10), "residual"),
     variable((2, 3, 4, 6), (2, 1, 6, 16)),
     variable((1, 3, 4, 6), (2, 1, 6, 9)),
+    *(variable((m, k), (k, 1), "residual") for m, k in ((2, 5), (13, 16), (37, 8), (150, 2), (70, 1), (33, 40))),
+    *(variable((45, 3), (3, 1), tail) for tail in TAILS if tail != "roots"),
+    *(variable((21, 17), (17, 1), "residual", trans) for trans in ("a", "b", "ab")),
+    variable((2, 3, 21, 6), (2, 3, 6, 1)),
+    variable((2, 3, 21, 6), (6, 1), "residual"),
+    variable((19, 6), (2, 3, 6, 1), "swish"),
+    variable((2, 1, 18, 6), (1, 3, 6, 1), "residual"),
+    _column_and_a_number_each(),
+    variable((1, 150), (150, 2008), "residual"),
     variable((2, 3, 4, 6), (6, 10), "residual"),
     variable((4, 6), (2, 3, 6, 32), "swish"),
 ]

@@ -1,4 +1,8 @@
-"""Matrix products of two operands that are both computed at run time."""
+"""Matrix products of two operands that are both computed at run time.
+
+Worked example: x[4096, 16] by w[16, 1] has one column, in which a vector would have one lane. Turned, it is one row
+w[1, 16] by 4096 columns x[16, 4096], whose elements packing brings side by side, a square of 16 by 16 at a time.
+"""
 
 from __future__ import annotations
 
@@ -52,6 +56,14 @@ class VariableTile(Tile):
     def pitch(self, size: int) -> int:
         """Floats of a packed row of ``size`` columns."""
         return pitch(size, self.lanes)
+
+    def is_far(self, steps: int, columns: int, target: Target) -> bool:
+        """Whether a matrix comes from behind the second cache, a part of its rows for each tile of columns.
+
+        2,048 rows of 1,000 (Zen 4): 0.85 of the time where they are asked for early; of what is near, 1.05.
+        """
+        most, l2 = bound(columns), target.machine.l2
+        return most > self.width and 0 < l2 < F32.nbytes * bound(steps) * most
 
 
 MOST_DOT_ROWS = 4
@@ -119,9 +131,12 @@ class MatMulVariable(Variant):
         cycles, tile = self._tile(node, target)
         batches, rows = self._rows(node)
         *matrices, k, n = w.shape
+        count, far = math.prod(matrices), op.trans_b
+        if _is_column(node, target):
+            rows, n, count, far = 1, rows, batches, not op.trans_a
         lines = 0 if n % target.lanes == 0 else n % tile.width if rows <= tile.rows else n
-        packing = packing_cycles(k * (n if op.trans_b else lines), not op.trans_b)
-        return Offer(self.label, batches * cycles + math.prod(matrices) * packing, tile)
+        packing = packing_cycles(k * (n if far else lines), not far)
+        return Offer(self.label, batches * cycles + count * packing, tile)
 
     @staticmethod
     def _rows(node: Node) -> tuple[int, int]:
@@ -134,8 +149,10 @@ class MatMulVariable(Variant):
         op, (a, _) = node.op, operand_pair(node)
         assert isinstance(op, MatMul)
         _, rows = self._rows(node)
-        steps = a.shape[-2 if op.trans_a else -1]
-        return best_tile(rows, node.result.shape[-1], steps, target, packed=True)
+        steps, columns = a.shape[-2 if op.trans_a else -1], node.result.shape[-1]
+        if _is_column(node, target):
+            rows, columns = 1, rows
+        return best_tile(rows, columns, steps, target, packed=True)
 
     def lower(self, node: Node, offer: Offer, b: Builder) -> None:
         op, tile = node.op, offer.params
@@ -147,12 +164,16 @@ class MatMulVariable(Variant):
         left = swapped(left) if op.trans_a else left
         right = swapped(right) if op.trans_b else right
         extras = [b.read(v).broadcast(result.shape) for v in node.extras]
-        if math.prod(w.shape[:-2]) == 1:
+        column = _is_column(node, b.target)
+        rows = _merged([left, result, *extras], result.rank - 1) if math.prod(w.shape[:-2]) == 1 else []
+        if rows and not (column and rows[0].rank > 2):  # all of them are the columns of one row then
             right = _matrix(right)
-            left, result, *extras = _merged([left, result, *extras], result.rank - 1)
+            left, result, *extras = rows
         else:
             views = [left, batched(right, result), result, *extras]
             left, right, result, *extras = _merged(views, result.rank - 2)
+        if column:
+            left, right, result, *extras = map(swapped, (right, left, result, *extras))
         times = -(-bound(left.shape[-2]) // tile.rows)
         once = times == 1 and neighbours(right)  # only a last tile that is no whole vectors is worth packing then
         direct = once or read_in_place(right, times, b.target)
@@ -228,6 +249,11 @@ class MatMulDot(Variant):
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:
         return vectors_apart(after, 0, 1)
+
+
+def _is_column(node: Node, target: Target) -> bool:
+    """Whether a product of one column is computed as one of one row."""
+    return node.result.shape[-1] == 1 and target.lanes > 1
 
 
 def _why_not(node: Node, target: Target) -> str:
