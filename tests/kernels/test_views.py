@@ -172,6 +172,8 @@ NODES = [
         for way in ("generic", "lines")
     ],
     ("cum_sum.generic", "a: f32[5,7]", "cum_sum(%a) {axis=1}", "f32[5,7]"),
+    ("cum_sum.generic", "a: f32[2,3,5,7]", "cum_sum(%a) {axis=1, exclusive=True}", "f32[2,3,5,7]"),
+    ("cum_sum.generic", "a: f32[4,20,30]", "cum_sum(%a) {axis=0, reverse=True}", "f32[4,20,30]"),
     ("arg_reduce.generic", "a: f32[5,7]", "arg_reduce(%a) {mode='max', axis=1}", "i64[5,1]"),
 ]
 WIDTHS = [
