@@ -167,7 +167,7 @@ class CumSumGeneric(Plain):
             if not isinstance(merged, str):
                 axis = merged[0].rank - (x.rank - axis) if axes.start == 0 else axis
                 x, y = merged
-        block = 64 if b.target.compact else min(512, bound(y.shape[-1]))
+        block = min(512, bound(y.shape[-1])) if b.target.spare_memory else 64  # they are on the stack
         b.call(self.kernel, [x], [y], params=SumParams(axis, max(block, 1)), inplace=inplace)
 
 
