@@ -192,6 +192,16 @@ CASES = [
     *(matmul((b, m, k), n, dtype=t, weights=u, zero=z, other=o, variable=True)
       for b, m, k, n in ((1, 1, 4, 1), (3, 5, 8, 16), (2, 15, 12, 33), (2, 30, 32, 40), (2, 31, 8, 100))
       for t, z, u, o in (("u8", 131, "u8", 124), ("i8", 0, "i8", 0), ("i8", -128, "u8", 255), ("u8", 0, "i8", -128))),
+    # The last rows of what is packed when it runs are no whole words.
+    *(matmul((b, m, k), n, dtype=t, weights=u, zero=z, other=o, variable=True)
+      for b, m, k, n in ((1, 1, 1, 1), (3, 5, 3, 16), (2, 15, 13, 33), (2, 30, 50, 40), (2, 31, 7, 100))
+      for t, z, u, o in (("u8", 131, "u8", 124), ("i8", 0, "i8", 0), ("i8", -128, "u8", 255), ("u8", 0, "i8", -128))),
+    matmul((5, 65), 17, dtype="u8", weights="u8", zero=131, other=124, variable=True),
+    matmul((3, 5, 9), 40, dtype="i8", weights="i8", zero=-3, other=7, variable=True, moved=True),
+    *(matmul((b, m, k), n, True, dtype=t, weights=u, zero=z, other=o, variable=True)
+      for b, m, k, n in ((1, 1, 4, 1), (3, 5, 7, 16), (2, 15, 13, 33), (2, 30, 32, 40))
+      for t, z, u, o in (("u8", 131, "u8", 124), ("i8", 0, "i8", 0), ("i8", -128, "u8", 255), ("u8", 0, "i8", -128))),
+    matmul((2, 3, 7, 17), 20, dtype="u8", weights="u8", zero=2, other=128, variable=True, post=FLOATS),
     # Words that PMADDUBSW reads twice.
     *(conv((1, c, 3, 7), m, (1, 1), dtype=t, reach=64, large=n, zero=z, post=FLOATS)
       for c, m, t, z, n in ((24, 17, "u8", 7, 1), (62, 40, "i8", -3, 3), (60, 96, "u8", 0, 3), (21, 9, "i8", 2, 1))),

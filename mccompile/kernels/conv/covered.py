@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 
+from mccompile.ir.dims import varies
 from mccompile.ir.graph import Node
 from mccompile.ir.types import I8, I32, U8, DType, TensorType
 from mccompile.kernels.conv.integer_depthwise import LARGEST
@@ -31,11 +32,18 @@ def not_covered(
     x, w = operands
     match node.op:
         case MatMul():
-            single = math.prod(w.shape[:-2]) == 1 if constant else not (node.op.trans_a or node.op.trans_b)
-            return "" if single else "several matrices of bytes are multiplied one by one, floats in vectors"
+            one = math.prod(w.shape[:-2]) == 1 if constant else _is_packed(node.op, x, w)
+            return "" if one else "such matrices of bytes are multiplied one by one, floats in vectors"
         case Conv(groups=groups):
             each = groups == x.shape[1] == w.shape[0]
             if x.rank > 4 or (groups > 1 and (not each or max(w.shape[2:]) > LARGEST)):
                 return "bytes of such windows are multiplied one by one, floats in vectors"
             return ""
     return f"{node.op.name} multiplies bytes one by one, floats in vectors"
+
+
+def _is_packed(op: MatMul, x: TensorType, w: TensorType) -> bool:
+    """Whether matrices that are known when the network runs, one for each image, are packed then: how many there are
+    may depend on the run, but nothing else."""
+    alike = not op.trans_a and x.shape[:-2] == w.shape[:-2] and x.rank <= 4
+    return alike and not varies(e for v in (x, w) for e in v.shape[v.rank > 2 :])

@@ -71,8 +71,8 @@ MOST_TWICE = 0.2
 """Part of the words of a sum that may be read twice: PMADDUBSW takes 0.8 times as long as PMADDWD (Zen 3)."""
 UNSTAGED_TWICE = 3.0
 """What may be more of these, by the number of columns, where the operand is not staged then."""
-PACKED_BYTES = 16
-"""Bytes of a matrix that a cycle packs."""
+PACKED_BYTES, TURNED_BYTES = 16, 0.5
+"""Bytes of a matrix that a cycle packs: of one whose rows are what is summed over, one after the other."""
 
 
 def supported(node: Node, own: Arithmetic, constants: Container[Value]) -> str:
@@ -311,41 +311,44 @@ class MatMulIntegers(ConvInteger):
             return "operand 1 is constant"
         if node.op.infer(*node.operand_types())[0].dtype != I32:
             return "its sums are wider than 32 bits"
-        if op.trans_a or op.trans_b or a.shape[:-2] != w.shape[:-2] or len(a.shape) > 4:
+        if op.trans_a or a.shape[:-2] != w.shape[:-2] or len(a.shape) > 4:
             return "it is no plain product of as many matrices"
         if laid_out(node):
             return "a layout is not row-major"
         if not all(_in_one_step(v, node.result) for v in node.extras):
             return "an operand of its epilogue is repeated along one of two leading axes"
-        if a.shape[-1] % own.steps:
-            return "its sums are no whole words"
-        cycles, tile = best_integer_tile(_matrices(node), own, own.flips(a.dtype), target)
-        staged = 0 if own.reads(a.dtype) else a.type.count * own.staged.nbytes / STAGED_BYTES
-        return Offer(self.label, cycles + (w.type.count + a.type.count) / PACKED_BYTES + staged, tile)
+        staged = _staged_rows(op, a, own)
+        cycles, tile = best_integer_tile(_matrices(node), own, own.flips(a.dtype) and not staged, target)
+        staging = a.type.count * own.staged.nbytes / STAGED_BYTES if staged else 0
+        packing = w.type.count / (TURNED_BYTES if op.trans_b else PACKED_BYTES) + a.type.count / PACKED_BYTES
+        return Offer(self.label, cycles + packing + staging, tile)
 
     def lower(self, node: Node, offer: Offer, b: Builder) -> None:
         own = single_arithmetic(b.target)
         assert own is not None
         a, w = operand_pair(node)
         result, problem = b.result(0), _matrices(node)
-        views = [b.read(a), b.read(w), result, *(b.read(v).broadcast(result.shape) for v in node.extras)]
+        assert isinstance(node.op, MatMul)
+        right = swapped(b.read(w)) if node.op.trans_b else b.read(w)
+        views = [b.read(a), right, result, *(b.read(v).broadcast(result.shape) for v in node.extras)]
         source, right, result, *extras = (_images(v) for v in views)
-        _, tile = best_integer_tile(problem, own, own.flips(a.dtype), b.target)
+        staged = _staged_rows(node.op, a, own)
+        _, tile = best_integer_tile(problem, own, own.flips(a.dtype) and not staged, b.target)
         padding, zero = zero_points(node)
         params = IntegerTile(
             tile.rows, tile.vectors, tile.lanes, own.name, (1, 1), (1, 1), (1, 1), (0, 0), padding,
-            not own.reads(a.dtype), 1, problem.pixels, True, zero,
+            staged, 1, problem.pixels, True, zero,
         )  # fmt: skip
         words = params.packed_words(problem.channels, problem.columns)
-        more = -(-problem.pixels * problem.channels // own.steps) if params.staged else problem.pixels
-        scratch = b.scratch(words + more, I32)
+        lines = own.words(problem.pixels * problem.channels) + 1 if staged else 0
+        scratch = b.scratch(words + problem.pixels + lines, I32)
         b.call(self.kernel, [source, right], [result], params=params, extras=extras, scratch=scratch)
 
 
 def _matrices(node: Node) -> Problem:
-    a, w = operand_pair(node)
+    a, _ = operand_pair(node)
     images = math.prod(a.shape[:-2])
-    return Problem(images, 1, a.shape[-2], w.shape[-1], a.shape[-1], (1, 1), (1, 1), (1, 1))
+    return Problem(images, 1, a.shape[-2], node.result.shape[-1], a.shape[-1], (1, 1), (1, 1), (1, 1))
 
 
 def _in_one_step(extra: Value, result: Value) -> bool:
