@@ -90,7 +90,7 @@ class MapVector(_Map):
             return reason
         line = max(_stored_last(result), 1)
         bodies = (op.expr, *node.pre.values(), *node.post.values())
-        gathers = sum(target.lanes for v in node.inputs if far(v, result))
+        gathers = sum(min(line, target.lanes) for v in node.inputs if far(v, result))
         one = vector_cycles(bodies, target.vector_bytes) + len(node.inputs) + 1 + gathers
         lines = result.type.count / line
         return Offer(self.label, lines * (-(-line // target.lanes) * one + 4) + moved(node, target))

@@ -226,7 +226,8 @@ class _Plan:
 
     def _copies(self, node: Node) -> Iterator[dict[Value, Layout | None]]:
         """What a node may read copies of, and how these are stored: nothing; the operand of a convolution in rows,
-        where its result is; what is read beside each element of the result as that is."""
+        where its result is; what is read beside each element of the result as that is. Or a map makes a result that
+        is copied, stored as all that it reads."""
         x, y = node.operands[0], node.results[0]
         rows: dict[Value, Layout | None] = {}
         if node.op.wants_channels_last and x is not None and x.type.layout is not None and y.type.layout is None:
@@ -239,6 +240,9 @@ class _Plan:
         yield from (copies for copies in (rows, beside) if copies)
         if rows and beside:
             yield rows | beside
+        read = {v.type.layout for v in node.inputs if v.shape == y.shape}
+        if beside and node.op.elementwise is not None and len(read) == 1 and self.target.spare_memory:
+            yield dict.fromkeys([y], read.pop())
 
     def _only_read_by(self, node: Node, v: Value) -> bool:
         """Whether a value is a constant that may be stored as a node wants it without being stored twice."""
@@ -274,27 +278,33 @@ class _Plan:
     def _fixed(self, node: Node) -> None:
         """Rows for its operands and results. Of one channel, channels-last is row-major: then nothing is moved, but
         kernels of such operators want to see no layout."""
-        r = self.rewriter
         self._read_copies(node, {v: None for v in node.inputs if v.type.layout is not None})
-        for i, v in enumerate(node.results):
+        for v in node.results:
             if v.type.layout is not None:
-                plain = r.graph.value(f"{v.name}.rows", replace(v.type, layout=None))
-                r.set_results(node, [*node.results[:i], plain, *node.results[i + 1 :]])
-                r.insert_after(node, Node(Relayout(), [plain], [v], origins=node.origins))
+                self._copied_result(node, v, None)
+
+    def _copied_result(self, node: Node, v: Value, layout: Layout | None) -> None:
+        """Let a node make a result in another layout, of which it becomes a copy."""
+        r = self.rewriter
+        made = r.graph.value(_copy_name(v, layout), replace(v.type, layout=layout))
+        r.set_results(node, [made if w is v else w for w in node.results])
+        r.insert_after(node, Node(Relayout(), [made], [v], origins=node.origins))
 
     def _read_copies(self, node: Node, layouts: Mapping[Value, Layout | None]) -> None:
-        """Let ``node`` read copies of values that are stored in other layouts."""
+        """Let ``node`` read copies of values that are stored in other layouts, or give a copy."""
         r = self.rewriter
         copies = {}
         for v, layout in layouts.items():
+            if v in node.results:
+                self._copied_result(node, v, layout)
+                continue
             if (v, layout) in self._made:
                 copies[v] = self._made[v, layout]
                 continue
             if v in r.graph.constants and layout is not None:
                 copies[v] = self._rearranged(node, v, layout)
             else:
-                name = f"{v.name}.rows" if layout is None else f"{v.name}.stored"
-                copies[v] = r.insert(node, Relayout(), [v], name)
+                copies[v] = r.insert(node, Relayout(), [v], _copy_name(v, layout))
             copies[v].type = replace(v.type, layout=layout)
             if self.target.spare_memory:
                 self._made[v, layout] = copies[v]
@@ -330,6 +340,10 @@ def _far(node: Node) -> list[Value]:
     y = node.results[0]
     beside = next((alike for alike in _bound(node) if y in alike), [])
     return [v for v in dict.fromkeys(beside) if v is not y and v.type.linear and far(v, y)]
+
+
+def _copy_name(v: Value, layout: Layout | None) -> str:
+    return f"{v.name}.{'rows' if layout is None else 'stored'}"
 
 
 def _inner(layout: Layout | None, skipped: int) -> Layout | None:
