@@ -209,8 +209,8 @@ class Vectors:
                 case ex.Apply(fn="add", operands=(ex.Var(index=ex.ACC) as acc, ex.Var(index=k))) if k != ex.ACC:
                     rest = ex.replaced(body, part, ex.num(0, part.dtype))
                     view = self.context.e[k].view
-                    steps = view.axis_strides() if view.linear else (1,)
-                    along = view.rank > 0 and not any(steps[:-1]) and steps[-1] == 1
+                    steps = view.axis_strides() if view.linear else ()
+                    along = bool(steps) and not any(steps[:-1]) and steps[-1] == 1
                     if along and ex.ACC not in ex.variables(rest) and self._stays(body):
                         return k, ex.replaced(body, part, acc)
         return None
@@ -482,7 +482,8 @@ def _known(parts: Sequence[Part], finals: Sequence[Final | None]) -> list[tuple[
 
 
 def _step(view: View) -> int | None:
-    """How far apart neighbours on the last axis lie; None if the layout is blocked."""
-    if not view.linear or not view.rank:
+    """How far apart neighbours on the last axis lie; None if that is divided."""
+    steps = [s for f, s in zip(view.factors, view.strides, strict=True) if f.axis == view.rank - 1]
+    if len(steps) != 1:
         return None
-    return 1 if view.shape[-1] == 1 else view.axis_strides()[-1]
+    return 1 if view.shape[-1] == 1 else steps[0]

@@ -19,7 +19,7 @@ from mccompile.ir.dims import varies
 from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call
-from mccompile.ir.types import I8, I32, DType, row_major
+from mccompile.ir.types import I8, I32, DType, Factor, row_major
 from mccompile.ir.views import Buffer, View
 from mccompile.kernels.conv.integer_tiles import (
     Chosen,
@@ -315,8 +315,6 @@ class MatMulIntegers(ConvInteger):
             return "it is no plain product of as many matrices"
         if laid_out(node):
             return "a layout is not row-major"
-        if not all(_in_one_step(v, node.result) for v in node.extras):
-            return "an operand of its epilogue is repeated along one of two leading axes"
         staged = _staged_rows(op, a, own)
         cycles, tile = best_integer_tile(_matrices(node), own, own.flips(a.dtype) and not staged, target)
         staging = a.type.count * own.staged.nbytes / STAGED_BYTES if staged else 0
@@ -351,25 +349,22 @@ def _matrices(node: Node) -> Problem:
     return Problem(images, 1, a.shape[-2], node.result.shape[-1], a.shape[-1], (1, 1), (1, 1), (1, 1))
 
 
-def _in_one_step(extra: Value, result: Value) -> bool:
-    """Whether what an epilogue reads goes on by as much from each matrix of the result to the next: a mask of
-    [batch, 1, rows, columns] does not, where there are several heads."""
-    leading = (1,) * (result.type.rank - extra.type.rank) + extra.shape
-    return len({own == 1 for own, n in zip(leading, result.shape[:-2], strict=False) if n != 1}) < 2
-
-
 def _images(view: View) -> View:
-    """A view [..., rows, columns] as [images, 1, rows, columns]."""
-    found = merge([view], range(view.rank - 2))
-    assert not isinstance(found, str)
-    (merged,) = found
-    steps = merged.axis_strides()
+    """A view [..., rows, columns] as [images, 1, rows, columns]. What an epilogue reads may be repeated along one of
+    two leading axes, as a mask of [batch, 1, rows, columns] is for heads: then its place in both is asked for."""
     if view.rank == 2:
         return View(view.buffer, (1, 1, *view.shape), row_major(4), (0, 0, *view.axis_strides()), view.offset)
-    if merged.rank == 3:
-        shape = (merged.shape[0], 1, *merged.shape[1:])
-        return View(view.buffer, shape, row_major(4), (steps[0], 0, *steps[1:]), view.offset)
-    raise InternalError(f"the matrices of {view.buffer.name} lie in no order")
+    found = merge([view], range(view.rank - 2))
+    merged = view if isinstance(found, str) else found[0]
+    *leading, rows, columns = merged.axis_strides()
+    images = math.prod(merged.shape[:-2])
+    layout = row_major(4)
+    if len(leading) == 2:
+        each = merged.shape[1]
+        layout = (Factor(0, div=each), Factor(0, mod=each), *layout[1:])
+    elif len(leading) > 2:
+        raise InternalError(f"the matrices of {view.buffer.name} lie in no order")
+    return View(view.buffer, (images, 1, *merged.shape[-2:]), layout, (*leading, 0, rows, columns), view.offset)
 
 
 def _staged(

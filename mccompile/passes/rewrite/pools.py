@@ -76,7 +76,8 @@ def rules(modes: Container[str], lanes: int, exact: Callable[[Node], bool] = lam
 def _obstacle(m: Match) -> Fail | None:
     """Why a pool stays as it is, whatever its shape."""
     node = m.root
-    if node.varies or node.pre or any(v.dtype != F32 or v.type.layout for v in (m.values["x"], *node.results)):
+    x = m.values["x"]
+    if node.varies or node.pre or x.dtype != F32 or any(v.type.layout for v in (x, *node.results)):
         return Fail("it has a prologue, extents of the run, or is not row-major in f32")
     if any(v.type.count > 1 and v.shape != node.result.shape for v in node.extras):
         return Fail("an operand of its epilogue is broadcast along some axes")
