@@ -26,7 +26,7 @@ _SCALES = (
     "hoist-weight-zero-points", "split-groups", "flip-signs", "eliminate-dead-code",
 )  # fmt: skip
 _STORE = (
-    "im2col", "col2im", "flatten-volumes", "separate-pools", "separate-averages", "separate-resizes",
+    "im2col", "col2im", "fold-strides", "flatten-volumes", "separate-pools", "separate-averages", "separate-resizes",
     "simplify-movement", *_CLEAN, "pair-channels", "round-products", "choose-layouts", "narrow-products",
     "store-halves", "eliminate-dead-code", "reduce-rows", "stream-rows",
 )  # fmt: skip

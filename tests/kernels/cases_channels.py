@@ -142,7 +142,7 @@ POOLS = [
     pool((2, 16, 8, 8), "MaxPool", (2, 2), "residual", strides=[2, 2]),
     pool((1, 8, 13, 13), "MaxPool", (5, 5), strides=[1, 1], pads=[2] * 4),
     pool((1, 8, 13, 13), "MaxPool", (3, 3), strides=[1, 1], pads=[2] * 4, dilations=[2, 2]),
-    pool((1, 5, 40), "MaxPool", (4,), strides=[4]),
+    pool((1, 9, 40), "MaxPool", (4,), strides=[4]),
     *(pool((1, 33, 7, 19), "AveragePool", (3, 3), "clip", pads=SAME, count_include_pad=c) for c in (0, 1)),
     pool((1, 9, 10, 8), "AveragePool", (4, 3), pads=[2, 1, 1, 1], ceil_mode=1, strides=[3, 3]),
     pool((1, 9, 10, 8), "AveragePool", (4, 3), pads=[2, 1, 1, 1], strides=[3, 3], count_include_pad=1),

@@ -34,7 +34,9 @@ CONSTANTS_ROUNDED = dict.fromkeys(_COMPUTING, 1e-6) | dict.fromkeys(rounding(), 
 OTHER_PRODUCTS = ("fuse-siblings", "enlarge-windows", "simplify-movement")
 """Passes that change how wide a product is, or which operand is transposed: numpy sums it in another order then."""
 
-NEED_LARGE_VALUES = ("stream-rows", "reduce-rows", "separate-pools", "separate-averages", "separate-resizes")
+NEED_LARGE_VALUES = (
+    "stream-rows", "reduce-rows", "separate-pools", "separate-averages", "separate-resizes", "fold-strides",
+)  # fmt: skip
 """Passes that leave alone what fits into a cache, or is narrower than a few vectors, as in random graphs; they have
 tests of their own."""
 
