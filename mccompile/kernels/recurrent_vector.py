@@ -8,6 +8,8 @@ of 3 units of a gate, of which the third has nobody beside it, in blocks of 2,
 Where they are bytes, and the target adds up products of four bytes by four, they lie in words of four, and states are
 put aside as digits at each step (`kernels/model/digits.py`). Instructions that want weights without sign, or with
 one, get them with the top bit flipped: 128 more, or less, without which each sum begins.
+
+Weights that are computed when the network runs are packed into scratch memory then, before the first step.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ from mccompile.kernels.model.parts import Turns
 from mccompile.kernels.model.tiles import LONG, RUN, Segment, fits, segments
 from mccompile.kernels.model.widening import widened_operand
 from mccompile.kernels.recurrent import is_narrow
-from mccompile.kernels.variant import Builder, Offer, Packing, Variant, computed, laid_out
+from mccompile.kernels.variant import Builder, Offer, Packing, Variant, computed, laid_out, vectors_apart
 from mccompile.ops.recurrent import Gru, Recurrent
 from mccompile.targets.target import Target
 
@@ -42,6 +44,8 @@ each of words of two (Zen 4: networks of an LSTM and of a GRU of 128 units take 
 by AVX2 0.80)."""
 VECTORS = 2
 """Vectors of units in a tile: the gates of all cells then hide the latency of a multiply-add."""
+PACKED_FLOATS = 2
+"""Weights that a cycle packs."""
 MOST_ITEMS = 4
 """Batch items of a tile, at most: as many products for each weight that is loaded hide that."""
 
@@ -89,7 +93,8 @@ class Units:
     lies so many elements ``apart``. Weights of ``beside`` units lie in one word. Where states are ``rounded`` before
     they are multiplied, they lie behind that memory so: as floats, as such words, or, for ``dot`` that multiplies
     bytes, as what 1 stands for, what sums of each digit begin with, and a plane of bytes for each digit. Weights of
-    bytes are ``offset`` more than they were.
+    bytes are ``offset`` more than they were. Where weights are packed when the network runs, they lie there, and
+    ``phases`` says how many gates each phase of a step has.
     """
 
     DIGITS: ClassVar[int] = DIGITS
@@ -103,6 +108,7 @@ class Units:
     rounded: bool = False
     dot: str = ""
     offset: int = 0
+    phases: tuple[int, ...] = ()
 
     @property
     def tiles(self) -> tuple[Segment, ...]:
@@ -112,6 +118,16 @@ class Units:
     def begins(self) -> int:
         """Where the weights of the third gate begin, behind `PhasedBlocks` of two."""
         return 2 * self.words * self.beside * (-(-self.units // self.width) * self.width)
+
+    @property
+    def packed_at(self) -> int:
+        """Where in scratch weights begin that are packed there."""
+        return self.items * self.apart
+
+    @property
+    def packed(self) -> int:
+        """How many these are, filled up to whole tiles."""
+        return sum(self.phases) * self.units * -(-self.units // self.width) * self.width
 
     @property
     def words(self) -> int:
@@ -149,17 +165,22 @@ class _Tiled(Variant):
         return not varies(v.shape[-1] for v in node.operands[:2] if v is not None)
 
     def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
-        if reason := computed(node, constants, 1) or self._refusal(node, target):
-            return reason
         x, r = node.operands[:2]
         assert x is not None
         assert r is not None
+        packs = r not in constants
+        if packs and (1 in node.pre or r.dtype != F32 or target.compact or target.lanes == 1):
+            return computed(node, constants, 1)
+        if reason := self._refusal(node, target):
+            return reason
         steps, batch = x.shape[:2]
         units = r.shape[1]
         assert isinstance(node.op, Recurrent)
         dot = digit_product(target) if r.dtype in (I8, U8) else ""
         beside = BYTES if dot else _beside(node, target)
         rounded = bool(node.op.rounded or dot)
+        if packs and rounded:
+            return computed(node, constants, 1)
         # The tiles of several items have no words, and take as many time steps for each of them.
         alone = beside > 1 or rounded or node.operands[2] is not None
         gates = self.at_once(node.op)
@@ -171,7 +192,9 @@ class _Tiled(Variant):
         cycles = steps * (-(-batch // items) * weights + batch * (2.0 * x.shape[2] + 100))
         kept = (1 + len(node.op.states) + self.waiting) * units
         offset = by_name(dot).offset(r.dtype) if dot else 0
-        return Offer(self.label, cycles, Units(units, width, kept, items, beside, rounded, dot, offset))
+        phases = self.phases(node.op) if packs else ()
+        tiles = Units(units, width, kept, items, beside, rounded, dot, offset, phases)
+        return Offer(self.label, cycles + tiles.packed / PACKED_FLOATS, tiles)
 
     def _refusal(self, node: Node, target: Target) -> str:
         op = node.op
@@ -188,6 +211,10 @@ class _Tiled(Variant):
         """How many gates of a unit are summed up in one loop."""
         return op.gates
 
+    def phases(self, op: Recurrent) -> tuple[int, ...]:
+        """The gates of each phase of a step, in the order of their weights."""
+        return (op.gates,)
+
     def peculiar(self, node: Node) -> str:
         """Why a cell of this kind is not vectorised; empty if it is."""
         return ""
@@ -203,9 +230,9 @@ class _Tiled(Variant):
         assert r is not None
         tiles = offer.params
         assert isinstance(tiles, Units)
-        packed = b.packed(r, self.packing(op, tiles))
-        reads = [b.read(x), packed, *(None if v is None else b.read(v) for v in rest)]
-        scratch = b.scratch(tiles.items * tiles.apart + tiles.held(b.target.lanes), F32)
+        weights = b.read(r) if tiles.phases else b.packed(r, self.packing(op, tiles))
+        reads = [b.read(x), weights, *(None if v is None else b.read(v) for v in rest)]
+        scratch = b.scratch(tiles.packed_at + tiles.packed + tiles.held(b.target.lanes), F32)
         results = [b.result(i) for i in range(len(node.results))]
         b.call(self.kernel, reads, results, params=tiles, scratch=scratch)
 
@@ -215,12 +242,19 @@ class _Tiled(Variant):
         assert isinstance(tiles, Units)
         if x is None or varies(x.shape[:2]) or call.reads[2] is not None:  # a part cannot say that a length is none
             return []
+        if tiles.phases:  # each part would pack all weights
+            return []
         if x.shape[1] > 1:
             return [Turns.tiles("b", segments(x.shape[1], tiles.items))]
         if x.shape[0] == 1 or tiles.rounded or self.waiting:
             return []
         units = Turns.tiles("j", tiles.tiles)
         return [replace(units, rounds=x.shape[0] + 1)]
+
+    def refuses(self, before: Call, after: Call, target: Target) -> str:
+        assert isinstance(after.params, Units)
+        apart = vectors_apart(after, 1) if after.params.phases else ""
+        return apart or super().refuses(before, after, target)
 
     def apart(self, call: Call, parts: int, target: Target) -> Call:
         """With tiles of fewer batch items, where there would be too few tiles."""
@@ -286,6 +320,9 @@ class GruScaled(_Tiled):
 
     def at_once(self, op: Recurrent) -> int:
         return 2
+
+    def phases(self, op: Recurrent) -> tuple[int, ...]:
+        return 2, 1
 
     def packing(self, op: Recurrent, tiles: Units) -> Packing:
         return PhasedBlocks(tiles.width, tiles.beside, tiles.offset != 0)
