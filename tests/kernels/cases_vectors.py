@@ -244,6 +244,8 @@ IMAGES = [
     *(image((7, w), (1, 1), strides=[3, s], pads=[1, 2, 0, 1], n=2) for w, s in ((16, 3), (50, 2), (40, 6))),
     image((40, 50), (8, 16), "swish", strides=[4, 8], pads=[2, 4, 2, 4]),
     image((100,), (20,), strides=[10], pads=[5, 5]),
+    image((9, 200), (3, 8), strides=[2, 2]),
+    image((9, 100), (3, 5)),
     image((4, 6, 35), (2, 3, 3), "residual", strides=[2, 1, 2], pads=[0, 1, 1, 0, 1, 0]),
 ]  # fmt: skip
 
