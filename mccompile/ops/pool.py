@@ -91,6 +91,17 @@ class Pool(Op):
         pads = (own.pads[0], 0, own.pads[1], 0)
         return replace(own, kernel=kernel, strides=strides, dilations=dilations, pads=pads)
 
+    def alone(self, axis: int) -> Pool:
+        """The same along one spatial axis, of all that there are: along the others nothing is done."""
+
+        def only(own: tuple[int, ...], other: int) -> tuple[int, ...]:
+            return tuple(n if a % len(self.kernel) == axis else other for a, n in enumerate(own))
+
+        return replace(
+            self, kernel=only(self.kernel, 1), strides=only(self.strides, 1), dilations=only(self.dilations, 1),
+            pads=only(self.pads, 0),
+        )  # fmt: skip
+
     def may_count_none(self, extents: tuple[int, ...]) -> bool:
         """Whether a window may have nothing but padding that an average does not count: its mean is 0."""
         if self.mode != "average" or self.count_pad:

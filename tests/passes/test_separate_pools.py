@@ -66,6 +66,19 @@ def test_lines_mean_the_same(seed: int, mode: str) -> None:
     assert found["transpose"] >= (0 if kernel[0] == 1 else 4)
 
 
+@pytest.mark.parametrize("seed", range(16))
+def test_large_windows_of_channels_mean_the_same(seed: int) -> None:
+    """Maxima along one axis, then along the other, whatever each axis is padded by."""
+    rng = np.random.default_rng(seed)
+    op = Pool("max", tuple(rng.integers(8, 11, 2).tolist()), tuple(rng.integers(1, 3, 2).tolist()),
+              tuple(rng.integers(0, 5, 4).tolist()), tuple(rng.integers(1, 3, 2).tolist()),
+              ceil=bool(rng.integers(2)))  # fmt: skip
+    found = judge(op, (int(rng.integers(1, 3)), int(rng.integers(16, 20)), *rng.integers(28, 34, 2).tolist()), rng)
+    assert found["pool"] == 4
+    small = Pool("max", (3, 3), (1, 1), (1, 1, 1, 1), (1, 1))
+    assert judge(small, (1, 16, 12, 12), rng)["pool"] == 2
+
+
 @pytest.mark.parametrize("mode", OF_MODE)
 @pytest.mark.parametrize("seed", range(32))
 def test_windows_of_lines_mean_the_same(seed: int, mode: str) -> None:

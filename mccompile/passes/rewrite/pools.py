@@ -22,6 +22,8 @@ Of a single line that overlaps with itself, windows of 25 are made of shorter on
     %16 = map(slice(%8), slice(%8)) {expr={max(x0, x1)}}          elements i and i + 8
     %y = map(slice(%16), slice(%16)) {expr={max(x0, x1)}}         elements i and i + 9, of which some count twice
 
+Maxima of 13 x 13 pixels of many channels are those of 1 x 13, and of these those of 13 x 1.
+
 A sum of 25 has those of 16, 8 and 1 elements, one behind the other. Where windows of a line lie side by side, they
 are rows of a matrix.
 """
@@ -50,6 +52,8 @@ LEAST_LANES = 4
 """Lanes of a target below which channels are as good as lines."""
 MOST_TAPS = 64
 """Taps that kernels of many channels write out."""
+STORED_TAPS, MORE = 4, 1.5
+"""How many taps it takes to store an element and read it again, and how many more one pool has to have than two."""
 _SWAP = (0, 2, 1, 3)
 
 
@@ -68,6 +72,7 @@ def rules(modes: Container[str], lanes: int, exact: Callable[[Node], bool] = lam
     pattern = Is(Pool, (Any("x"),), "pool", plain=False)
     return (
         Rule("separated pools", pattern, checked(_check_planes), _by_lines),
+        Rule("separated windows", pattern, checked(_check_windows), _by_axes),
         Rule("made rows of windows", pattern, checked(_check_rows), _by_rows),
         Rule("doubled windows", pattern, checked(_check_doubling), _by_doubling),
     )
@@ -128,6 +133,24 @@ def _by_lines(m: Match) -> None:
     first = r.insert(node, op.down(0), [turned], f"{name}.down")
     sideways = r.insert(node, Transpose(_SWAP), [first], f"{name}.sideways")
     _end(m, op.down(1), sideways, (planes, rows, columns, 1), "across")
+
+
+# -- large windows of many channels --------------------------------------------------------------------------------
+def _check_windows(m: Match, lanes: int) -> Fail | None:
+    op, x, y = m.op(Pool), m.values["x"], m.root.result
+    if op.mode != "max" or len(op.kernel) != 2 or min(op.kernel) == 1 or 2 * x.shape[1] <= lanes:
+        return Fail("")
+    height, width = op.kernel
+    apart = width * x.shape[2] / max(y.shape[2], 1) + height
+    return None if height * width > MORE * (apart + STORED_TAPS) else Fail("its windows are small")
+
+
+def _by_axes(m: Match) -> None:
+    """The maxima of rows, then of these those of columns."""
+    op = m.op(Pool)
+    rows = m.r.insert(m.root, op.alone(1), [m.values["x"]], f"{m.root.result.name}.rows")
+    m.root.op = op.alone(0)
+    m.r.rewire(m.root, [rows], m.root.extras)
 
 
 # -- lines -------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from dataclasses import replace
 from mccompile._dataclass import dataclass
 from mccompile.ir import expr as ex
 from mccompile.ir.dims import bound
-from mccompile.ir.graph import Graph, Node, Value
+from mccompile.ir.graph import Digest, Graph, Node, Value
 from mccompile.ir.op import Layouts
 from mccompile.ir.types import Factor, Layout, TensorType, channels_last, row_major
 from mccompile.ir.views import Buffer, stored_alike, whole
@@ -212,7 +212,7 @@ class _Plan:
         return min(self._with_copies(node, copies) for copies in self._copies(node))
 
     def _with_copies(self, node: Node, layouts: Mapping[Value, Layout | None]) -> float:
-        """The cost of a node that reads copies of some values, with that of making them."""
+        """The cost of a node that reads copies of some values, or gives one, with that of making them."""
         stored = {v: v.type for v in layouts}
         for v, layout in layouts.items():
             v.type = replace(v.type, layout=layout)
@@ -234,7 +234,8 @@ class _Plan:
             rows[x] = None
         beside: dict[Value, Layout | None] = {}
         for v in _far(node):
-            if self.target.spare_memory or self._only_read_by(node, v):
+            known = not isinstance(self.rewriter.graph.constants.get(v), Digest)
+            if known and (self.target.spare_memory or self._only_read_by(node, v)):
                 beside[v] = _inner(y.type.layout, len(y.shape) - len(v.shape))
         yield {}
         yield from (copies for copies in (rows, beside) if copies)
