@@ -31,7 +31,8 @@ _SWAP = (0, 2, 1, 3, 4)
 
 def run(graph: Graph, remarks: Remarks, target: Target, whole: Graph, analyses: Analyses) -> int:
     """Compute a convolution over D, H and W as one over H and W of D planes in a batch, each with the planes that its
-    window reads as further channels; a pool as one over H and W and one over D.
+    window reads as further channels; where it has one tap in each plane, as one over D and lines of H * W; a pool as
+    one over H and W and one over D.
 
     The planes are copied once for each tap along D. May change rounding: sums are taken in another order.
     """
@@ -50,7 +51,8 @@ def run(graph: Graph, remarks: Remarks, target: Target, whole: Graph, analyses: 
                 remarks.miss(what, reason)
                 continue
             if isinstance(op, Conv):
-                _convolution(r, node, op)
+                rewrite = _deep if _has_one_tap(node, op) else _convolution
+                rewrite(r, node, op)
             else:
                 _pool(r, node, op)
             remarks.hit(what)
@@ -67,9 +69,12 @@ def _obstacle(graph: Graph, node: Node, op: Conv | Pool, steps: Steps) -> str:
         w = node.operands[1]
         if not isinstance(graph.constants.get(w), np.ndarray) if w is not None else True:
             return "its weights are no constants"
-        if op.groups != 1 and w is not None and w.shape[2] != 1:
+        flat_shape = _flat_shape
+        if _has_one_tap(node, op):
+            flat_shape = _deep_shape
+        elif op.groups != 1 and w is not None and w.shape[2] != 1:
             return "it has groups"
-        if any(_flat_shape(v, node.result.shape) is None for v in node.extras):
+        if any(flat_shape(v, node.result.shape) is None for v in node.extras):
             return "an operand of its epilogue is broadcast along one of two axes that become one"
     elif any(_padded(v)[0] != 1 or _padded(v)[2:] != (1, 1, 1) for v in node.extras):
         return "its epilogue reads more than a number of each channel"
@@ -87,6 +92,40 @@ def _flat_shape(v: Value, result: Shape) -> Shape | None:
     n, c, d, h, w = _padded(v)
     alike = (n, d) == (1, 1) or (n, d) == (result[0], result[2])
     return (n * d, c, h, w) if alike else None
+
+
+# -- convolutions of one tap in each plane -------------------------------------------------------------------------
+def _has_one_tap(node: Node, op: Conv) -> bool:
+    """Whether windows reach along D alone, and there over several planes."""
+    w = node.inputs[1]
+    still = w.shape[3:] == op.strides[1:] == (1, 1) and not any((*op.pads[1:3], *op.pads[4:]))
+    return still and w.shape[2] > 1
+
+
+def _deep_shape(v: Value, result: Shape) -> Shape | None:
+    """What an operand of an epilogue is over lines of H * W; None if these two do not become one axis."""
+    n, c, d, h, w = _padded(v)
+    return (n, c, d, h * w) if (h, w) in ((1, 1), result[3:]) else None
+
+
+def _deep(r: Rewriter, node: Node, op: Conv) -> None:
+    x, w = node.operands
+    assert x is not None
+    assert w is not None
+    name, result = node.result.name, node.result.shape
+    lines = r.insert(node, Reshape((*x.shape[:3], x.shape[3] * x.shape[4])), [x], f"{name}.lines")
+    weights = r.graph.constant(f"{w.name}.lines", r.graph.array(w).reshape(*w.shape[:3], 1))
+    pads = (op.pads[0], 0, op.pads[3], 0)
+    deep = Node(Conv((op.strides[0], 1), pads, (op.dilations[0], 1), op.groups), [lines, weights], [],
+                origins=node.origins)  # fmt: skip
+    for v in node.extras:
+        shape = _deep_shape(v, result)
+        assert shape is not None
+        deep.extras.append(r.insert(node, Reshape(shape), [v], f"{v.name}.lines"))
+    deep.post = dict(node.post)
+    (found,) = r.insert_node(node, deep, [f"{name}.flat"])
+    node.op, node.post = Reshape(result), {}
+    r.rewire(node, [found], [])
 
 
 # -- convolutions ------------------------------------------------------------------------------------------------
