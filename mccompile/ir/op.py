@@ -142,6 +142,11 @@ class Op:
         return self.layouts is Layouts.ALIKE
 
     @property
+    def is_identity(self) -> bool:
+        """Whether each element of the result is that of operand 0, in its place."""
+        return False
+
+    @property
     def multilinear(self) -> tuple[int, ...]:
         """The operands that the results are linear in, each while all others stay as they are."""
         return ()

@@ -60,6 +60,10 @@ class Pool(Op):
     def picks(self) -> str:
         return "largest" if self.mode == "max" else ""
 
+    @property
+    def is_identity(self) -> bool:
+        return set(self.kernel) == set(self.strides) == {1} and not any(self.pads)
+
     def as_sum(self, types: Sequence[TensorType | None]) -> tuple[Op, Array] | None:
         """An average is a sum times one over the number of elements that it counts, which differs at borders."""
         (x,) = types

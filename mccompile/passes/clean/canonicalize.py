@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.structure import Coordinates
 from mccompile.ir.types import Shape, TensorType, broadcast_shapes
 from mccompile.ops.concat import Concat
+from mccompile.ops.map import Map
 from mccompile.ops.reshape import Reshape
 from mccompile.ops.slice import Slice
 from mccompile.ops.transpose import Transpose
@@ -80,6 +82,21 @@ def _does_nothing(r: Rewriter, node: Node) -> bool:
         return False
     (source,) = node.operands
     return source is not None and source.type == node.result.type and r.bypass(node, source)
+
+
+def _takes_elements_one_by_one(r: Rewriter, node: Node) -> bool:
+    """A pool of single elements is a map of what its epilogue computes."""
+    if not node.op.is_identity or node.pre:
+        return False
+    body = node.post.get(0, ex.acc(node.result.dtype))
+
+    def read(v: ex.Var) -> ex.Expr:
+        return replace(v, index=0 if v.index == ex.ACC else v.index + 1)
+
+    operands = [node.operands[0], *node.extras]
+    node.op, node.post = Map(ex.substitute(body, read)), {}
+    r.rewire(node, operands, [])
+    return True
 
 
 def _reshapes_a_reshape(r: Rewriter, node: Node) -> bool:
@@ -270,6 +287,7 @@ _LAST = (_moves_nothing, _reshapes_to_its_own_shape, _does_nothing, _comes_to_a_
 
 _RULES: tuple[Callable[[Rewriter, Node], bool], ...] = (
     *_LAST,
+    _takes_elements_one_by_one,
     _reshapes_a_reshape,
     _transposes_a_transpose,
     _transposes_axes_of_extent_one,
