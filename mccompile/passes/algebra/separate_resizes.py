@@ -66,8 +66,8 @@ def run(graph: Graph, remarks: Remarks, target: Target) -> int:
 
 @dataclass(frozen=True)
 class _Step:
-    """``axis`` becomes longer or shorter, with ``beside`` elements as channels: those ``inside`` of it, or else some
-    of those outside."""
+    """``axis`` becomes longer or shorter, with ``beside`` elements as channels: those ``inside`` of it, or else, of
+    the last axis, some of those outside."""
 
     axis: int
     inside: bool
@@ -111,7 +111,7 @@ def _steps(op: Resize, node: Node, lanes: int) -> list[_Step]:
             inner = math.prod(shape[axis + 1 :])
             inside = 2 * inner > lanes
             beside = inner if inside else _outside(shape[:axis], lanes)
-            if 2 * beside <= lanes:
+            if 2 * beside <= lanes or (not inside and inner > 1):  # what is inside of the axis would lie between
                 break
             before = math.prod(shape)
             shape[axis] = node.result.shape[axis]
