@@ -16,6 +16,7 @@ import math
 from collections.abc import Container
 from dataclasses import replace
 
+from mccompile._cached import cached
 from mccompile._dataclass import dataclass
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call
@@ -77,13 +78,33 @@ class Phases:
 
 @dataclass(frozen=True)
 class ImageLines:
-    """``apart``: the most results that a phase has. With ``gaps``, some lines of the image have no block. Lines are
-    woven ``in_vectors``, or else in scratch."""
+    """Lines of ``out`` results of lines of ``blocks`` elements, by a ``kernel``. With ``gaps``, some lines of the
+    image have no block. Lines are woven ``in_vectors``, or else in scratch."""
 
-    apart: int
+    out: int
+    blocks: int
+    kernel: int
+    stride: int
+    dilation: int
+    pad: int
     gaps: bool
     in_vectors: bool
-    phases: tuple[Phases, ...]
+
+    @property
+    def apart(self) -> int:
+        """The most results that a phase has."""
+        return -(-self.out // self.stride)
+
+    @cached
+    def phases(self) -> tuple[Phases, ...]:
+        return line_phases(
+            self.out, self.blocks, kernel=self.kernel, stride=self.stride, dilation=self.dilation, pad=self.pad
+        )
+
+    @property
+    def meets(self) -> bool:
+        """Whether any block has something for the image."""
+        return any(run.taps for p in self.phases for run in p.runs)
 
     @property
     def written_out(self) -> int:
@@ -134,11 +155,12 @@ class Col2ImLines(Variant):
             return reason
         last = len(op.image) - 1
         kernel, stride = x.shape[2 + last], op.strides[last]
-        phases = line_phases(op.image[last], x.shape[-1], kernel=kernel, stride=stride, dilation=op.dilations[last],
-                             pad=op.pads[last])  # fmt: skip
         in_vectors = stride <= WOVEN and target.lanes > 1
         gaps = not meets_all(x.shape[2 : 2 + last], op.strides[:last], op.dilations[:last])
-        lines = ImageLines(-(-op.image[last] // stride), gaps, in_vectors, phases)
+        lines = ImageLines(
+            op.image[last], x.shape[-1], kernel, stride, op.dilations[last], op.pads[last], gaps, in_vectors
+        )
+        phases = lines.phases
         if lines.written_out > MOST_TAPS:
             return f"more than {MOST_TAPS} taps would be written out"
         met = math.prod(x.shape[: 2 + last]) * math.prod(x.shape[3 + last : -1])

@@ -30,7 +30,7 @@ KERNELS = sorted({c.kernel for c in CASES} - NO_LANES)
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_kernels_of_one_lane_agree(kernel: str, tmp_path: Path) -> None:
     """With onnxruntime and with the generic kernel, on an arena full of 0xFF, twice with other inputs."""
-    cases = [c for c in CASES if c.kernel == kernel][::3]
+    cases = [c for c in CASES if c.kernel == kernel and "_made" not in c.name][::3]  # nothing is packed then
     forced = library(cases, ONE_LANE, tmp_path / "forced")
     generic = library(cases, ONE_LANE, tmp_path / "generic", generic=True)
     ran = 0

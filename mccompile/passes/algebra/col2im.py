@@ -28,7 +28,7 @@ from mccompile.ops.matmul import MatMul
 from mccompile.ops.reshape import Reshape
 from mccompile.ops.transpose import Transpose
 from mccompile.ops.window import meets_all
-from mccompile.passes.algebra.im2col import too_large
+from mccompile.passes.algebra.im2col import is_known, too_large
 from mccompile.passes.manager import Remarks
 from mccompile.passes.rewrite.patterns import Any, Fail, Is, Match, Rule, apply_rules
 from mccompile.targets.target import Target
@@ -47,8 +47,11 @@ def run(graph: Graph, remarks: Remarks, target: Target) -> int:
 
 def _check(m: Match) -> Fail | None:
     node, op, x, w = m.root, m.op(ConvTranspose), m.values["x"], m.values["w"]
-    if isinstance(m.r.graph.constants.get(w), np.ndarray) and meets_all(w.shape[2:], op.strides, op.dilations):
+    if is_known(m.r, w) and (w not in m.r.graph.constants or meets_all(w.shape[2:], op.strides, op.dilations)):
         return Fail("")
+    weights = m.r.graph.constants.get(w)
+    if isinstance(weights, np.ndarray) and np.array_equal(weights, np.rint(weights)):
+        return Fail("its weights are whole numbers, which stay bytes")
     if node.varies or node.pre or any(v.dtype != F32 or v.type.layout is not None for v in (x, w, *node.results)):
         return Fail("it has a prologue, extents of the run, or is not row-major in f32")
     if any(more >= stride for more, stride in zip(op.output_padding, op.strides, strict=True)):

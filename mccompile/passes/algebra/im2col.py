@@ -50,7 +50,7 @@ def run(graph: Graph, remarks: Remarks, target: Target) -> int:
 
 def _check(m: Match) -> Fail | None:
     node, op, x, w = m.root, m.op(Conv), m.values["x"], m.values["w"]
-    if isinstance(m.r.graph.constants.get(w), np.ndarray):
+    if is_known(m.r, w):
         return Fail("")
     if node.varies or node.pre or any(v.dtype != F32 or v.type.layout is not None for v in (x, w, *node.results)):
         return Fail("it has a prologue, extents of the run, or is not row-major in f32")
@@ -61,6 +61,12 @@ def _check(m: Match) -> Fail | None:
     taps = math.prod(w.shape[2:])
     columns = x.shape[0] * x.shape[1] * taps * math.prod(node.result.shape[2:]) * F32.nbytes
     return too_large(taps, columns, x, w, node.result)
+
+
+def is_known(r: Rewriter, w: Value) -> bool:
+    """Whether weights are constants, or made of nothing else, as those are that stay in fewer bits."""
+    maker = r.producer(w)
+    return w in r.graph.constants or (maker is not None and all(v in r.graph.constants for v in maker.inputs))
 
 
 def too_large(taps: int, columns: int, *beside: Value) -> Fail | None:
