@@ -168,19 +168,18 @@ class _Tiled(Variant):
         x, r = node.operands[:2]
         assert x is not None
         assert r is not None
+        assert isinstance(node.op, Recurrent)
         packs = r not in constants
-        if packs and (1 in node.pre or r.dtype != F32 or target.compact or target.lanes == 1):
+        plain = r.dtype == F32 and 1 not in node.pre and not node.op.rounded
+        if packs and (not plain or target.compact or target.lanes == 1):
             return computed(node, constants, 1)
         if reason := self._refusal(node, target):
             return reason
         steps, batch = x.shape[:2]
         units = r.shape[1]
-        assert isinstance(node.op, Recurrent)
         dot = digit_product(target) if r.dtype in (I8, U8) else ""
         beside = BYTES if dot else _beside(node, target)
         rounded = bool(node.op.rounded or dot)
-        if packs and rounded:
-            return computed(node, constants, 1)
         # The tiles of several items have no words, and take as many time steps for each of them.
         alone = beside > 1 or rounded or node.operands[2] is not None
         gates = self.at_once(node.op)

@@ -30,7 +30,7 @@ from mccompile.ops.transpose import Transpose
 from mccompile.ops.window import meets_all
 from mccompile.passes.algebra.im2col import is_known, too_large
 from mccompile.passes.manager import Remarks
-from mccompile.passes.rewrite.patterns import Any, Fail, Is, Match, Rule, apply_rules
+from mccompile.passes.rewrite.patterns import Any, Fail, Is, Match, Rule, apply_rules, not_floats_in_rows
 from mccompile.targets.target import Target
 
 ROUNDS = True
@@ -52,8 +52,8 @@ def _check(m: Match) -> Fail | None:
     weights = m.r.graph.constants.get(w)
     if isinstance(weights, np.ndarray) and np.array_equal(weights, np.rint(weights)):
         return Fail("its weights are whole numbers, which stay bytes")
-    if node.varies or node.pre or any(v.dtype != F32 or v.type.layout is not None for v in (x, w, *node.results)):
-        return Fail("it has a prologue, extents of the run, or is not row-major in f32")
+    if refused := not_floats_in_rows(node, x, w, *node.results):
+        return refused
     if any(more >= stride for more, stride in zip(op.output_padding, op.strides, strict=True)):
         return Fail("its result is padded by whole strides")
     taps = math.prod(w.shape[2:])

@@ -14,14 +14,13 @@ from __future__ import annotations
 import numpy as np
 
 from mccompile.ir.graph import Graph
-from mccompile.ir.types import F32
 from mccompile.ops.conv import Conv
 from mccompile.ops.pad import Pad
 from mccompile.ops.reshape import Reshape
 from mccompile.ops.slice import Slice
 from mccompile.ops.transpose import Transpose
 from mccompile.passes.manager import Remarks
-from mccompile.passes.rewrite.patterns import Any, Fail, Is, Match, Rule, apply_rules
+from mccompile.passes.rewrite.patterns import Any, Fail, Is, Match, Rule, apply_rules, not_floats_in_rows
 from mccompile.targets.target import Target
 
 ROUNDS = True
@@ -43,8 +42,8 @@ def _check(m: Match) -> Fail | None:
     node, op, x, w = m.root, m.op(Conv), m.values["x"], m.values["w"]
     if len(op.strides) > 1 or op.strides == (1,) or not isinstance(m.r.graph.constants.get(w), np.ndarray):
         return Fail("")
-    if node.varies or node.pre or any(v.dtype != F32 or v.type.layout is not None for v in (x, w, *node.results)):
-        return Fail("it has a prologue, extents of the run, or is not row-major in f32")
+    if refused := not_floats_in_rows(node, x, w, *node.results):
+        return refused
     if x.shape[1] > FEW or op.groups > 1:
         return Fail("its channels fill vectors")
     if op.dilations != (1,) or w.shape[2] % op.strides[0]:

@@ -26,7 +26,7 @@ from mccompile.ops.pad import Pad
 from mccompile.ops.reshape import Reshape
 from mccompile.ops.slice import Slice
 from mccompile.passes.manager import Remarks
-from mccompile.passes.rewrite.patterns import Any, Fail, Is, Match, Rule, apply_rules
+from mccompile.passes.rewrite.patterns import Any, Fail, Is, Match, Rule, apply_rules, not_floats_in_rows
 from mccompile.passes.rewrite.rewriter import Rewriter
 from mccompile.targets.target import Target
 
@@ -52,8 +52,8 @@ def _check(m: Match) -> Fail | None:
     node, op, x, w = m.root, m.op(Conv), m.values["x"], m.values["w"]
     if is_known(m.r, w):
         return Fail("")
-    if node.varies or node.pre or any(v.dtype != F32 or v.type.layout is not None for v in (x, w, *node.results)):
-        return Fail("it has a prologue, extents of the run, or is not row-major in f32")
+    if refused := not_floats_in_rows(node, x, w, *node.results):
+        return refused
     if w.shape[1] == 1 and op.groups > 1:
         return Fail("each channel has its own filters")
     if any(_over_places(v, node.result.shape) is None for v in node.extras):

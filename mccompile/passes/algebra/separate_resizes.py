@@ -23,12 +23,12 @@ from dataclasses import replace
 
 from mccompile._dataclass import dataclass
 from mccompile.ir.graph import Graph, Node, Value
-from mccompile.ir.types import F32, Shape
+from mccompile.ir.types import Shape
 from mccompile.ops.reshape import Reshape
 from mccompile.ops.resize import Resize
 from mccompile.ops.transpose import Transpose
 from mccompile.passes.manager import Remarks
-from mccompile.passes.rewrite.patterns import Fail, Is, Match, Rule, apply_rules
+from mccompile.passes.rewrite.patterns import Fail, Is, Match, Rule, apply_rules, not_floats_in_rows
 from mccompile.passes.rewrite.rewriter import Rewriter
 from mccompile.targets.target import Target
 
@@ -78,8 +78,8 @@ def _check(m: Match, lanes: int) -> Fail | None:
     node, op, x = m.root, m.op(Resize), m.root.inputs[0]
     if op.partial:
         return Fail("some results lie outside of the operand")
-    if node.varies or node.pre or any(v.dtype != F32 or v.type.layout is not None for v in (x, *node.results)):
-        return Fail("it has a prologue, extents of the run, or is not row-major in f32")
+    if refused := not_floats_in_rows(node, x, *node.results):
+        return refused
     if any(v.type.count > 1 and v.shape != node.result.shape for v in node.extras):
         return Fail("an operand of its epilogue is broadcast along some axes")
     if _fills(x, op, lanes):

@@ -19,6 +19,7 @@ from mccompile.ir import expr as ex
 from mccompile.ir.dims import UndecidedError
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.op import Op
+from mccompile.ir.types import F32
 from mccompile.ops.reduce import Reduce
 from mccompile.passes.manager import Remarks
 from mccompile.passes.rewrite.bodies import is_cast_to_f16
@@ -109,6 +110,14 @@ class Fail:
     """Why a rule that matches does not fire; without a reason it is as if it did not match."""
 
     reason: str
+
+
+def not_floats_in_rows(node: Node, *floats: Value) -> Fail | None:
+    """Why a node is not one that reads and gives rows: ``floats`` are those of its values that are to be of f32."""
+    rows = (*floats, *node.results)
+    if node.varies or node.pre or any(v.dtype != F32 for v in floats) or any(v.type.layout is not None for v in rows):
+        return Fail("it has a prologue, extents of the run, or is not row-major in f32")
+    return None
 
 
 @dataclass(frozen=True)

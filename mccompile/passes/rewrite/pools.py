@@ -45,7 +45,7 @@ from mccompile.ops.reduce import Reduce
 from mccompile.ops.reshape import Reshape
 from mccompile.ops.slice import Slice
 from mccompile.ops.transpose import Transpose
-from mccompile.passes.rewrite.patterns import Any, Fail, Is, Match, Rule
+from mccompile.passes.rewrite.patterns import Any, Fail, Is, Match, Rule, not_floats_in_rows
 from mccompile.passes.rewrite.rewriter import Rewriter
 
 LEAST_LANES = 4
@@ -81,9 +81,8 @@ def rules(modes: Container[str], lanes: int, exact: Callable[[Node], bool] = lam
 def _obstacle(m: Match) -> Fail | None:
     """Why a pool stays as it is, whatever its shape."""
     node = m.root
-    x = m.values["x"]
-    if node.varies or node.pre or x.dtype != F32 or any(v.type.layout for v in (x, *node.results)):
-        return Fail("it has a prologue, extents of the run, or is not row-major in f32")
+    if refused := not_floats_in_rows(node, m.values["x"]):
+        return refused
     if any(v.type.count > 1 and v.shape != node.result.shape for v in node.extras):
         return Fail("an operand of its epilogue is broadcast along some axes")
     return None
