@@ -13,7 +13,7 @@ from mccompile.ir.op import Kind, Layouts, Op, TypeRuleError
 from mccompile.ir.ranges import Range, of_expression
 from mccompile.ir.scalar import Array
 from mccompile.ir.structure import Structure, elementwise
-from mccompile.ir.types import DTYPES, TensorType, broadcast_shapes
+from mccompile.ir.types import DTYPES, DType, TensorType, broadcast_shapes
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,11 @@ class Map(Op):
 
     expr: ex.Expr
     storage: str = ""
+
+    @staticmethod
+    def of(expr: ex.Expr, dtype: DType) -> Map:
+        """The map whose result is stored as ``dtype``: where values of the expression are computed for it."""
+        return Map(expr, dtype.name if dtype.compute == expr.dtype != dtype else "")
 
     @property
     def elementwise(self) -> ex.Expr:

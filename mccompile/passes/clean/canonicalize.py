@@ -94,7 +94,7 @@ def _takes_elements_one_by_one(r: Rewriter, node: Node) -> bool:
         return replace(v, index=0 if v.index == ex.ACC else v.index + 1)
 
     operands = [node.operands[0], *node.extras]
-    node.op, node.post = Map(ex.substitute(body, read)), {}
+    node.op, node.post = Map.of(ex.substitute(body, read), node.result.dtype), {}
     r.rewire(node, operands, [])
     return True
 

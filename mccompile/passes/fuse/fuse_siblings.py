@@ -173,9 +173,8 @@ def _take(r: Rewriter, node: Node, whole: Value, axis: int, start: int, same: bo
     body = ex.substitute(
         node.post[0], lambda v: ex.var(0, v.dtype) if v.index == ex.ACC else ex.var(v.index + 1, v.dtype)
     )
-    storage = node.result.dtype.name if node.result.dtype.compute == body.dtype != node.result.dtype else ""
     operands = [part, *node.extras]
-    node.op, node.post = Map(body, storage), {}
+    node.op, node.post = Map.of(body, node.result.dtype), {}
     r.rewire(node, operands, [])
 
 
