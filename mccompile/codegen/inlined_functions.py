@@ -13,6 +13,8 @@ and one with ``y0[i * 16]`` there is one text, of which the first kernel's is le
 
     static MCC_NOINLINE void KERNEL_NAME_tile(float *y0, int32_t i)
     { SHARED_0_tile_any(y0, i, 8); }
+
+The text has no ``MCC_RESTRICT``: compilers know of pointers what the functions say that it is inlined in.
 """
 
 from __future__ import annotations
@@ -24,21 +26,21 @@ from mccompile.codegen.binding import KERNEL_NAME
 from mccompile.codegen.shared_functions import SHARED_NAME, Function, Shared, functions_beside
 from mccompile.codegen.shared_numbers import Form, Number, closing, form_of, joined
 
-LEAST = 800
+LEAST = 700
 """Letters that are worth a call with numbers."""
 _CALLED, _INLINED = "static MCC_NOINLINE void ", "MCC_INLINE void "
 
 
 def with_one_text(shared: Shared) -> Shared:
-    """Kernels whose functions that differ in numbers have one text."""
+    """Kernels whose functions that differ in numbers, or in ``MCC_RESTRICT``, have one text."""
     kinds: dict[tuple[str, ...], list[tuple[Function, Form]]] = {}
     for function in functions_beside(list(shared.texts.values())):
-        form = form_of(function.text, floats=True)
+        form = form_of(function.text.replace("MCC_RESTRICT ", ""), floats=True)
         kinds.setdefault(form.kind, []).append((function, form))
     made, changes = dict(shared.functions), dict[str, list[tuple[Function, str]]]()
     for same in kinds.values():
         one, first = joined([form for _, form in same], inlined=True), same[0][0]
-        if not one.names or (len(same) - 1) * len(one.text) < LEAST:
+        if (len(same) - 1) * len(one.text) < LEAST:
             continue
         name = f"{SHARED_NAME}{len(made)}{first.name.removeprefix(KERNEL_NAME)}_any"
         made[name] = one.text.replace(f"{first.name}(", f"{name}(").replace(_CALLED, _INLINED)

@@ -170,7 +170,7 @@ def _calling(s: Step, one: Joined, values: tuple[int | str, ...], once: bool) ->
 
 LETTERS = 300
 """Of a function's text, which are worth that it is shared."""
-MOST_LETTERS = 300_000
+MOST_LETTERS = 250_000
 """Of kernels, beyond which functions that differ in numbers have one text, so that nobody has to take a file of more
 than 400 KB."""
 MOST_NUMBERS = 24
@@ -207,12 +207,13 @@ def _slower(kernel: str, function: str) -> float:
     return SLOWER_CHANNELS if kernel == "conv.channels" else SLOWER_TILE
 
 
-def _parted(steps: Sequence[Step], allowed: Allowed) -> tuple[list[Step], dict[str, Rendered]]:
+def _parted(steps: Sequence[Step], allowed: Allowed, vectors: bool) -> tuple[list[Step], dict[str, Rendered]]:
     """The steps with functions beside their kernels shared, where whole kernels are not, and these functions by the
-    names that the texts have for them."""
+    names that the texts have for them. Only those of ``vectors`` are given the numbers in which they differ."""
     texts = [s.made.text for s in steps]
     functions = functions_beside(texts)
-    numbered = {s.alike.kind for s in allowed.chosen(_numbered(steps, functions), last=True)}
+    chosen = allowed.chosen(_numbered(steps, functions), last=True) if vectors else []
+    numbered = {s.alike.kind for s in chosen}
     found = shared_functions(texts, functions, LETTERS, numbered)
     if sum(map(len, {*found.texts.values(), *found.functions.values()})) > MOST_LETTERS:
         found = with_one_text(found)
@@ -273,4 +274,5 @@ def with_less_code(steps: list[Step], printer: Printer) -> tuple[list[Step], dic
         allowed.set_price([*joins, *_compactable(steps, joins, target), *beside])
         steps = _compacted(steps, allowed.affordable(joins), printer, allowed)
     steps = _joined(steps, printer, allowed)
-    return _parted(steps, allowed) if parts else (steps, {})
+    long = sum(map(len, {s.made.text for s in steps})) > MOST_LETTERS
+    return _parted(steps, allowed, parts) if parts or (long and not printer.external) else (steps, {})

@@ -38,11 +38,21 @@ def test_what_is_left_of_a_function_calls_the_text() -> None:
     made = with_one_text(Shared({k: k for k in kernels}, {}))
     ((name, text),) = made.functions.items()
     assert name == "SHARED_0_tile_any"
-    assert "MCC_INLINE void SHARED_0_tile_any(float *MCC_RESTRICT y0, int32_t i, int32_t n0, float n1)" in text
+    assert "MCC_INLINE void SHARED_0_tile_any(float *y0, int32_t i, int32_t n0, float n1)" in text
     assert "y0[i * n0] = n1;" in text
     for k, n in zip(kernels, (3, 8), strict=True):
         assert f"    MCC_WRITES();\n    SHARED_0_tile_any(y0, i, {n}, {n}.5f);\n}}" in made.texts[k]
         assert f"KERNEL_NAME_tile(y0, {n});" in made.texts[k]
+
+
+def test_what_differs_in_restrict_alone_is_one_text() -> None:
+    text = KERNEL % (3, "0.5f", 3, "x" * 900, 3)
+    kernels = [text, text.replace("MCC_RESTRICT ", "")]
+    made = with_one_text(Shared({k: k for k in kernels}, {}))
+    assert list(made.functions) == ["SHARED_0_tile_any"]
+    for k in kernels:
+        assert "    SHARED_0_tile_any(y0, i);\n}" in made.texts[k]
+        assert ("MCC_RESTRICT" in made.texts[k]) == ("MCC_RESTRICT" in k)
 
 
 def test_what_differs_in_more_stays() -> None:
@@ -69,3 +79,21 @@ def test_the_program_is_the_same(compiler: str, tmp_path: Path, monkeypatch: pyt
         Network(tmp_path / out, strict_warnings(compiler)).run({"x": data})[x].tobytes() for out in ("plain", "one")
     ]
     assert answers[0] == answers[1]
+
+
+def test_scalars_have_one_text_as_well(tmp_path: Path) -> None:
+    m = Maker()
+    x = m.input("x", [1, 8, 64])
+    x = m.node("Relu", [m.node("Conv", [x, m.weight((8, 8, 1))])])
+    x = m.node("Relu", [m.node("Conv", [x, m.weight((8, 8, 15))], pads=[7, 7])])
+    x = m.node("MaxPool", [x], kernel_shape=[4], strides=[4])
+    x = m.node("Relu", [m.node("Conv", [x, m.weight((8, 8, 15))], pads=[7, 7])])
+    x = m.node("Conv", [x, m.weight((8, 8, 1))])
+    onnx.save(m.model([x]), tmp_path / "net.onnx")
+    with mock.patch("mccompile.codegen.sharing.MOST_LETTERS", 0):
+        mccompile.compile(tmp_path / "net.onnx", tmp_path / "one", target="cortex-m7")
+    mccompile.compile(tmp_path / "net.onnx", tmp_path / "plain", target="cortex-m7")
+    one, plain = ((tmp_path / out / "net.c").read_text() for out in ("one", "plain"))
+    assert "_any(" in one
+    assert "_any(" not in plain
+    assert len(one) < len(plain)

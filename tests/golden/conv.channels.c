@@ -96,9 +96,8 @@ static MCC_NOINLINE void net_k0_conv_0x17(const float *MCC_RESTRICT x0, const fl
     const int32_t top = oh - 1;
     const int32_t in = top * 21 + (ow - 1) * 3;
     const float *packed = &x1[n * 27];
-    const int32_t above = (top < 0) ? -top : 0;
-    const int32_t inside = 6 - top;
-    const int32_t below = (inside < 3) ? inside : 3;
+    const int32_t above = mcc_taps_before(top, 1);
+    const int32_t below = mcc_taps_until(6 - top, 1, 3);
     for (int32_t kh = above; kh < below; ++kh) {
         {
             const float *a = &x0[in + kh * 21 + 3];
@@ -164,9 +163,8 @@ static MCC_NOINLINE void net_k0_conv_4x17(const float *MCC_RESTRICT x0, const fl
     const int32_t top = oh - 1;
     const int32_t in = top * 21 + (ow - 1) * 3;
     const float *packed = &x1[n * 27];
-    const int32_t above = (top < 0) ? -top : 0;
-    const int32_t inside = 6 - top;
-    const int32_t below = (inside < 3) ? inside : 3;
+    const int32_t above = mcc_taps_before(top, 1);
+    const int32_t below = mcc_taps_until(6 - top, 1, 3);
     for (int32_t kh = above; kh < below; ++kh) {
         MCC_UNROLL_FULLY
         for (int32_t kw = 0; kw < 2; ++kw) {

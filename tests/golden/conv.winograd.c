@@ -74,54 +74,31 @@ static MCC_NOINLINE void net_k0_conv_results_16(float *MCC_RESTRICT y0, float *M
     const int32_t j = q % 4;
     const int32_t ow = j * 2;
 
-    {
-        mcc_vf t[2][4];
-        for (int32_t s = 0; s < 4; ++s) {
-            const float *in = scratch + m + s * 16;
-            const mcc_vf d0 = mcc_vload(in);
-            const mcc_vf d1 = mcc_vload(in + 64);
-            const mcc_vf d2 = mcc_vload(in + 128);
-            const mcc_vf d3 = mcc_vload(in + 192);
-            const mcc_vf r0 = d0 + d1 + d2;
-            const mcc_vf r1 = d1 + d3 - d2;
-            t[0][s] = r0;
-            t[1][s] = r1;
-        }
-        for (int32_t r = 0; r < 2; ++r) {
-            const int32_t h = oh + r;
-            const mcc_vf d0 = t[r][0];
-            const mcc_vf d1 = t[r][1];
-            const mcc_vf d2 = t[r][2];
-            const mcc_vf d3 = t[r][3];
-            const mcc_vf r0 = d0 + d1 + d2;
-            const mcc_vf r1 = d1 + d3 - d2;
-            mcc_vstore(&y0[h * 128 + ow * 16 + n], r0);
-            mcc_vstore(&y0[h * 128 + (ow + 1) * 16 + n], r1);
-        }
-    }
-    {
-        mcc_vf t[2][4];
-        for (int32_t s = 0; s < 4; ++s) {
-            const float *in = scratch + m + s * 16 + 8;
-            const mcc_vf d0 = mcc_vload(in);
-            const mcc_vf d1 = mcc_vload(in + 64);
-            const mcc_vf d2 = mcc_vload(in + 128);
-            const mcc_vf d3 = mcc_vload(in + 192);
-            const mcc_vf r0 = d0 + d1 + d2;
-            const mcc_vf r1 = d1 + d3 - d2;
-            t[0][s] = r0;
-            t[1][s] = r1;
-        }
-        for (int32_t r = 0; r < 2; ++r) {
-            const int32_t h = oh + r;
-            const mcc_vf d0 = t[r][0];
-            const mcc_vf d1 = t[r][1];
-            const mcc_vf d2 = t[r][2];
-            const mcc_vf d3 = t[r][3];
-            const mcc_vf r0 = d0 + d1 + d2;
-            const mcc_vf r1 = d1 + d3 - d2;
-            mcc_vstore(&y0[h * 128 + ow * 16 + n + 8], r0);
-            mcc_vstore(&y0[h * 128 + (ow + 1) * 16 + n + 8], r1);
+    for (int32_t c = 0; c < 16; c += 8) {
+        {
+            mcc_vf t[2][4];
+            for (int32_t s = 0; s < 4; ++s) {
+                const float *in = scratch + m + s * 16 + c;
+                const mcc_vf d0 = mcc_vload(in);
+                const mcc_vf d1 = mcc_vload(in + 64);
+                const mcc_vf d2 = mcc_vload(in + 128);
+                const mcc_vf d3 = mcc_vload(in + 192);
+                const mcc_vf r0 = d0 + d1 + d2;
+                const mcc_vf r1 = d1 + d3 - d2;
+                t[0][s] = r0;
+                t[1][s] = r1;
+            }
+            for (int32_t r = 0; r < 2; ++r) {
+                const int32_t h = oh + r;
+                const mcc_vf d0 = t[r][0];
+                const mcc_vf d1 = t[r][1];
+                const mcc_vf d2 = t[r][2];
+                const mcc_vf d3 = t[r][3];
+                const mcc_vf r0 = d0 + d1 + d2;
+                const mcc_vf r1 = d1 + d3 - d2;
+                mcc_vstore(&y0[h * 128 + ow * 16 + n + c], r0);
+                mcc_vstore(&y0[h * 128 + (ow + 1) * 16 + n + c], r1);
+            }
         }
     }
 }

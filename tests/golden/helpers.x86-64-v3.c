@@ -248,6 +248,21 @@ static inline mcc_vf mcc_vrelu(mcc_vf x)
     return (mcc_vf)((mcc_vi)x & ~(x < 0.0f));
 }
 
+/* How many taps lie in front of an operand if the first of them is at `left`. */
+MCC_PLACE_CODE
+static inline int32_t mcc_taps_before(int32_t left, int32_t dilation)
+{
+    return (left < 0) ? ((dilation - 1 - left) / dilation) : 0;
+}
+
+/* How many of `taps` do not lie behind an operand that has `room` elements from the first tap on. */
+MCC_PLACE_CODE
+static inline int32_t mcc_taps_until(int32_t room, int32_t dilation, int32_t taps)
+{
+    const int32_t inside = (dilation - 1 + room) / dilation;
+    return (inside < taps) ? inside : taps;
+}
+
 /* Where many steps are written out, clang hoists their loads as well. */
 #if !defined(MCC_NO_ASM)
 #define MCC_FENCE() __asm__ volatile("" : : : "memory")

@@ -58,18 +58,19 @@ def test_strips_inside_are_one_run() -> None:
 
 
 def test_ends_of_wide_windows() -> None:
-    """Tiles that few runs of taps serve have code of their own (11 taps at stride 4, pad 2), others do not (15 taps,
-    pad 7), nor does any where there are many (31 taps)."""
+    """Two tiles that few runs of taps serve have code of their own (11 taps at stride 4, pad 2), others do not (9
+    taps, pad 4), nor does any where there are more (15 and 31 taps); they are of a size of which there are few
+    kinds."""
 
     def strips(columns: int, stride: int, pad: int, out: int, extent: int) -> list[tuple[int, int, int, bool]]:
         tile = PixelTile(6, 2, 8, 1, (1, columns), (1, stride), (1, 1), (0, pad))
         return [(s.start, s.stop, s.size, s.ragged) for s in tile.strips(out, extent)]
 
     assert strips(11, 4, 2, 55, 224) == [(0, 6, 6, False), (6, 54, 6, False), (54, 55, 1, False)]
-    assert strips(15, 1, 7, 34, 34) == [
-        (0, 6, 6, True), (6, 12, 6, False), (12, 24, 6, False), (24, 30, 6, False), (30, 34, 4, False),
-    ]  # fmt: skip
-    assert strips(31, 1, 15, 50, 50) == [(0, 18, 6, True), (18, 30, 6, False), (30, 48, 6, True), (48, 50, 2, True)]
+    assert strips(9, 1, 4, 20, 20) == [(0, 4, 4, True), (4, 16, 6, False), (16, 20, 4, True)]
+    assert strips(15, 1, 7, 34, 34) == [(0, 8, 4, True), (8, 26, 6, False), (26, 34, 4, True)]
+    assert strips(31, 1, 15, 50, 50) == [(0, 16, 4, True), (16, 34, 6, False), (34, 50, 4, True)]
+    assert strips(31, 1, 15, 53, 53) == [(0, 15, 5, True), (15, 33, 6, False), (33, 53, 5, True)]
 
 
 @pytest.mark.parametrize(("extent", "copied"), [(32, True), (33, False)])

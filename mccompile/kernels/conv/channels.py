@@ -83,10 +83,13 @@ from mccompile.targets.target import Target
 
 WIDE = 8
 MOST_RUNS = 4
-MOST_ENDS = 16
+MOST_ENDS = 2
 """Tiles of pixels at the ends of a line have code of their own, but for windows of more than WIDE columns if there
-are more than MOST_ENDS such pixels, or a tile has more than MOST_RUNS runs of taps that serve other pixels: 63 pixels
-of windows of 64 were 400 KB of C."""
+are more than MOST_ENDS such tiles, or one has more than MOST_RUNS runs of taps that serve other pixels: those of 63
+pixels of windows of 64 were 400 KB of C."""
+RAGGED = (4, 5, 6)
+"""How many pixels a tile has then: of each but the first and the last, taps at one end serve it alone, so that one of
+16 had 31 loops. Of these sizes the one with the fewest kinds of tiles is taken."""
 TURN = 0.95
 """What part of the cycles it may take where pixels run along the first axis, before they do."""
 
@@ -328,10 +331,19 @@ class PixelTile(Tile, Prefetching):
         their own, but with wide windows, where these would be too much code: ragged ones."""
         if varies([out, extent, self.pads[1]]):
             return list(self._varying(out, extent))
+        strips = self._fixed(out, extent)
+        ends = [s for s in strips if not s.inside]
+        uneven = len(ends) > MOST_ENDS or any(len(s.runs) > MOST_RUNS for s in ends)
+        if self.kernel[1] > WIDE and uneven:
+            found = [self._fixed(out, extent, size) for size in RAGGED]
+            strips = min(found, key=lambda strips: len({s.named for s in strips}))
+        return self._covered(strips) if self.covers else strips
+
+    def _fixed(self, out: int, extent: int, ragged: int = 0) -> list[PixelStrip]:
+        """The strips of a line whose ends have tiles of their own, or ragged ones of so many pixels at most."""
         strips: list[PixelStrip] = []
         every = (tuple(range(self.rows)),) * self.kernel[1]
         reach = (self.kernel[1] - 1) * self.dilations[1]
-        many = out - self._within(out, extent, reach) > MOST_ENDS
         start = 0
         while start < out:
             tiles = tiles_inside(start, self.rows, out, extent, (self.strides[1], reach, self.pads[1]))
@@ -339,19 +351,15 @@ class PixelTile(Tile, Prefetching):
                 strips.append(PixelStrip(start, start + tiles * self.rows, self.rows, every))
                 start = strips[-1].stop
                 continue
-            stop = min(start + self.rows, out)
-            taps = self._taps(start, stop, extent)
-            runs = len(PixelStrip(start, stop, stop - start, taps).runs)
-            ragged = self.kernel[1] > WIDE and (many or runs > MOST_RUNS)
-            if ragged:
-                taps = (tuple(range(stop - start)),) * self.kernel[1]
-            strip = PixelStrip(start, stop, stop - start, taps, ragged)
+            stop = min(start + min(ragged or self.rows, self.rows), out)
+            taps = ((tuple(range(stop - start)),) * self.kernel[1]) if ragged else self._taps(start, stop, extent)
+            strip = PixelStrip(start, stop, stop - start, taps, ragged > 0)
             if strips and replace(strip, start=strips[-1].start, stop=strips[-1].stop) == strips[-1]:
                 strips[-1] = replace(strips[-1], stop=stop)
             else:
                 strips.append(strip)
             start = stop
-        return self._covered(strips) if self.covers else strips
+        return strips
 
     def _covered(self, strips: list[PixelStrip]) -> list[PixelStrip]:
         """The strips, the last moved back to where it is a whole tile of the strip before it, if it lies inside."""
@@ -376,11 +384,6 @@ class PixelTile(Tile, Prefetching):
             yield PixelStrip(first + s.start, first + s.stop, s.size, (tuple(range(s.size)),) * columns)
         if first + inside != out:
             yield PixelStrip(first + inside, out, 1, ragged, ragged=True)
-
-    def _within(self, out: int, extent: int, reach: int) -> int:
-        """How many pixels of a line have no tap in the padding, behind the first of which windows ``reach``."""
-        stride, pad = self.strides[1], self.pads[1]
-        return max(min((extent - 1 - reach + pad) // stride, out - 1) - -(-pad // stride) + 1, 0)
 
     def _taps(self, start: int, stop: int, extent: int) -> tuple[tuple[int, ...], ...]:
         """Which pixels of a tile each column of the window serves."""
