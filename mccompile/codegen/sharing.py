@@ -57,7 +57,7 @@ def _kind(s: Step) -> object:
     if isinstance(s.step, Fill):
         return None
     pieces = tuple(p.replace("MCC_RESTRICT ", "") for p in form_of(s.made.text).pieces)
-    return s.step.kernel, s.step.op.name, s.made.uses, s.made.tables, pieces
+    return s.step.kernel, s.step.op.name, s.made.uses - {"MCC_RESTRICT"}, s.made.tables, pieces
 
 
 @dataclass(frozen=True)
@@ -102,10 +102,9 @@ VECTORS = ("conv.depthwise", "conv.channels", "matmul.packed", "matmul.strassen"
 """Kernels of vectors that may share their numbers; of others, what is in which register depends on extents."""
 
 
-def _one_of(same: Sequence[Step]) -> Joined | None:
-    """The function of steps of one kind, unless their functions are equal."""
-    texts = dict.fromkeys(s.made.text for s in same)
-    return joined([form_of(s.made.text) for s in same]) if len(texts) > 1 else None
+def _one_of(same: Sequence[Step], texts: Sequence[str]) -> Joined | None:
+    """The function of steps of one kind, unless their texts are equal."""
+    return joined([form_of(s.made.text) for s in same]) if len(set(texts)) > 1 else None
 
 
 @dataclass(frozen=True)
@@ -129,9 +128,11 @@ def _joinable(steps: Sequence[Step], printer: Printer) -> Iterator[_Shared]:
             continue
         plain = frozenset().union(*(steps[i].plain for i in places))
         same = [printer.step(steps[i].step, plain) for i in places]
-        one = _one_of(same)
+        small = target.lanes <= 1 or target.compact  # then what differs in `MCC_RESTRICT` alone is one as well
+        texts = [steps[i].made.text if small else s.made.text for i, s in zip(places, same, strict=True)]
+        one = _one_of(same, texts)
         if one is not None:
-            bytes_ = saved(one, [s.made.text for s in same], _bytes_of_letter(same[0].kernel, target))
+            bytes_ = saved(one, texts, _bytes_of_letter(same[0].kernel, target))
             macs = sum(_slower_kernel(s, target) for s in same)
             yield _Shared(bytes_, macs, places, same, one)
 

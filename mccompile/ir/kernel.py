@@ -70,9 +70,9 @@ class Call:
 
     ``reads`` are the operands (None: absent), ``extras`` what prologues and epilogues read, already
     broadcast. ``inplace`` lists the inputs (operands, then extras) that results[0] may overwrite, because
-    the kernel reads each element before it writes the same one. ``near`` is an operand and a distance: the
-    operand's buffer may lie over that of results[0] from as many bytes behind its beginning on, because what
-    the kernel writes there it has read before. ``args`` names the numbers that are C parameters instead of literals.
+    the kernel reads each element before it writes the same one. ``near`` are inputs and their distances: the
+    buffer of one may lie over that of results[0] from as many bytes behind its beginning on, because what the
+    kernel writes there it has read before. ``args`` names the numbers that are C parameters instead of literals.
     ``parts`` are what threads do of it at the same time, None where it is one piece of work. ``cycles`` is what the
     choice of the kernel has estimated, 0 where that is not known: it has no text.
     ``counts`` hold extents that kernels have counted, on which numbers of this call depend. It is made ``when`` all
@@ -93,7 +93,7 @@ class Call:
     inplace: tuple[int, ...] = ()
     args: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()
-    near: tuple[int, int] | None = None
+    near: tuple[tuple[int, int], ...] = ()
     logical: Logical | None = field(default=None, compare=False)
     counts: tuple[Buffer, ...] = ()
     when: tuple[Condition, ...] = ()
@@ -104,6 +104,15 @@ class Call:
     @property
     def inputs(self) -> tuple[View | None, ...]:
         return self.reads + self.extras
+
+    def behind(self, buffer: Buffer) -> int | None:
+        """How many bytes behind the beginning of results[0]'s buffer ``buffer`` may begin though they overlap, by
+        what is offered for all the inputs that read it; None where nothing is."""
+        distances = dict(self.near)
+        read = [i for i, v in enumerate(self.inputs) if v is not None and v.buffer is buffer]
+        if not read or len(self.results) != 1 or self.results[0].buffer is buffer:
+            return None
+        return max(distances[i] for i in read) if all(i in distances for i in read) else None
 
     @property
     def trusted(self) -> tuple[Buffer, ...]:

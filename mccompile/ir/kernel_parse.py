@@ -264,7 +264,7 @@ class _Parser:
             results.append(self.view())
         scratch = self.named() if self.s.accept("scratch") else None
         inplace = tuple(int(i) for i in self.items("inplace"))
-        near = self.near(len(reads))
+        near = self.near(len(reads) + len(extras))
         args = tuple(self.items("args"))
         parts = self.parts()
         logical = self.logical() if self.s.accept("means") else None
@@ -337,13 +337,16 @@ class _Parser:
         known = Buffer(content_name(type_, sha), type_, "record", 1)
         return replace(known, name=sha, data=self.elements(known, sha))
 
-    def near(self, operands: int) -> tuple[int, int] | None:
+    def near(self, inputs: int) -> tuple[tuple[int, int], ...]:
         if not self.s.accept("near"):
-            return None
-        operand, distance = (int(n) for n in self.s.balanced("(").split(":"))
-        if not 0 <= operand < operands or distance < 0:
-            raise ValueError(f"near({operand}:{distance}) of {operands} operands")
-        return operand, distance
+            return ()
+        offers = []
+        for text in self.s.balanced("(").split(","):
+            i, distance = (int(n) for n in text.split(":"))
+            if not 0 <= i < inputs or distance < 0:
+                raise ValueError(f"near({i}:{distance}) of {inputs} inputs")
+            offers.append((i, distance))
+        return tuple(offers)
 
     def parts(self) -> Parts | None:
         if not self.s.accept("parts"):

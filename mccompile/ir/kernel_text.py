@@ -95,7 +95,7 @@ def call_text(call: Call, meaning: bool = False) -> str:
     text += f" -> {', '.join(map(view_text, call.results))}"
     text += f" scratch {buffer_name(call.scratch)}" if call.scratch else ""
     text += f" inplace({_ints(call.inplace)})" if call.inplace else ""
-    text += f" near({call.near[0]}:{call.near[1]})" if call.near else ""
+    text += f" near({', '.join(f'{i}:{distance}' for i, distance in call.near)})" if call.near else ""
     text += f" args({','.join(call.args)})" if call.args else ""
     text += f" {call.parts}" if call.parts else ""
     if meaning and call.logical is not None:

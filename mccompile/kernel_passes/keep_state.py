@@ -66,13 +66,13 @@ def run(module: KernelModule, remarks: Remarks) -> int:
 
 def _shifted(module: KernelModule, step: Call | Fill) -> Call | Fill:
     """The step; a copy of state into what it is next, with the offer to be made in place if it can."""
-    if not isinstance(step, Call) or step.kernel != COPY or step.near is not None or step.reads[0] is None:
+    if not isinstance(step, Call) or step.kernel != COPY or step.near or step.reads[0] is None:
         return step
     if module.state.get(step.results[0].buffer) is not step.reads[0].buffer or step.pre or step.post:
         return step
     if step.reads[0].same_elements(step.results[0]):
         return replace(step, inplace=(0,))
-    return replace(step, near=(0, 0)) if ahead(step) == 0 else step
+    return replace(step, near=((0, 0),)) if ahead(step) == 0 else step
 
 
 def _copy_at_end(module: KernelModule, kept: Buffer) -> None:

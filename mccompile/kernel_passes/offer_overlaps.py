@@ -25,8 +25,9 @@ def run(module: KernelModule, remarks: Remarks) -> int:
     module.body = Block(tuple(after))
     changed = [(a, b) for a, b in zip(before, after, strict=True) if a != b]
     for _, step in changed:
-        if isinstance(step, Call) and step.near is not None:
-            remarks.hit(f"{step.results[0].buffer.name} may begin {step.near[1]} bytes before its operand")
+        if isinstance(step, Call):
+            for i, gap in step.near:
+                remarks.hit(f"{step.results[0].buffer.name} may begin {gap} bytes before its operand {i}")
     return len(changed)
 
 
@@ -41,6 +42,5 @@ def offered(step: Step) -> Step:
         if step.params.channels_last != last:
             step = replace(step, params=replace(step.params, channels_last=last))
     own = variant(step.kernel)
-    found, inplace = own.near(step), tuple(sorted({*step.inplace, *own.overwrites(step)}))
-    near = None if found is None else (0, found)
+    near, inplace = own.overlaps(step), tuple(sorted({*step.inplace, *own.overwrites(step)}))
     return step if (step.near, step.inplace) == (near, inplace) else replace(step, near=near, inplace=inplace)

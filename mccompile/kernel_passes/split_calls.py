@@ -68,7 +68,7 @@ def split(call: Call, target: Target, threads: int, remarks: Remarks, state: Map
     if parts is None:
         remarks.miss(f"cut {name}", f"{call.kernel} has no loop of several turns to share out")
         return call
-    return replace(finer, parts=parts, near=None)
+    return replace(finer, parts=parts, near=())
 
 
 def _with_scratch_of_its_own(steps: Sequence[Call | Fill], after: Sequence[Call | Fill]) -> list[Call | Fill]:
@@ -86,10 +86,8 @@ def _with_scratch_of_its_own(steps: Sequence[Call | Fill], after: Sequence[Call 
 
 def _moves_state(call: Call, state: Mapping[Buffer, Buffer]) -> bool:
     """Whether a call writes what state is next over what it is, as its order of work allows."""
-    if call.near is None or (given := state.get(call.results[0].buffer)) is None:
-        return False
-    read = call.reads[call.near[0]]
-    return read is not None and read.buffer is given
+    given = state.get(call.results[0].buffer)
+    return given is not None and call.behind(given) is not None
 
 
 def pitch(scratch: Buffer) -> int:

@@ -14,6 +14,7 @@ from mccompile.kernels.model.parts import Turns, axes
 from mccompile.kernels.movement import Way, lanes_of, movement
 from mccompile.kernels.variant import Builder, Offer, Variant, blocked, innermost_stride
 from mccompile.kernels.views.collapse import collapse
+from mccompile.kernels.views.windows import ascends, element_gap
 from mccompile.ops.movement import Movement
 from mccompile.ops.registry import operators
 from mccompile.ops.slice import Slice
@@ -85,23 +86,10 @@ def ahead(call: Call) -> int | None:
     """By how many bytes a copy writes ahead of what it reads, at most, where both buffers begin at one place; None
     where it does not go forwards through both, or farther than the result is long."""
     x, y = call.reads[0], call.results[0]
-    if x is None or call.varies or call.pre or call.post or not (_ascends(x) and _ascends(y)):
+    if x is None or call.varies or call.pre or call.post:
         return None
-    gains = [(e - 1) * max(b - a, 0) for e, a, b in zip(y.shape, x.axis_strides(), y.axis_strides(), strict=True)]
-    gap = max((y.offset - x.offset + sum(gains)) * y.dtype.nbytes, 0)
-    return gap if gap < y.buffer.nbytes else None
-
-
-def _ascends(view: View) -> bool:
-    """True if each element lies behind the one before, in the order of the axes, and runs are contiguous."""
-    if not view.linear or innermost_stride(view) != 1:
-        return False
-    reach = 0
-    for extent, stride in zip(view.shape[::-1], view.axis_strides()[::-1], strict=True):
-        if extent > 1 and stride <= reach:
-            return False
-        reach += stride * (extent - 1)
-    return True
+    forwards = all(ascends(v) and innermost_stride(v) == 1 for v in (x, y))
+    return element_gap(x, y) if forwards else None
 
 
 def _inner_last(views: list[View]) -> list[View]:

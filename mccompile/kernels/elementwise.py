@@ -17,6 +17,7 @@ from mccompile.kernels.model.traffic import moved
 from mccompile.kernels.variant import Builder, Offer, Variant, lines_broken, neighbours
 from mccompile.kernels.views.collapse import collapse, in_stored_order
 from mccompile.kernels.views.lines import far, innermost
+from mccompile.kernels.views.windows import ascends, element_gap
 from mccompile.ops.map import Map
 from mccompile.targets.target import Target
 
@@ -55,6 +56,16 @@ class _Map(Variant):
     def parallel(self, call: Call, target: Target) -> list[Turns]:
         y = call.results[0]
         return axes(y, [f"i{a}" for a in range(y.rank)])
+
+    def overlaps(self, call: Call) -> tuple[tuple[int, int], ...]:
+        """Of what is not read where the result is written: halves of rows that a gate multiplies, bytes of floats."""
+        y = call.results[0]
+        elsewhere = {v.buffer for i, v in enumerate(call.inputs) if v is not None and i not in call.inplace}
+        if not elsewhere or not ascends(y):
+            return ()
+        read = [(i, v) for i, v in enumerate(call.inputs) if v is not None and v.buffer in elsewhere]
+        gaps = [(i, element_gap(v, y)) for i, v in read if v.buffer.space == "arena"]
+        return tuple((i, gap) for i, gap in gaps if gap is not None)
 
 
 class MapGeneric(_Map):

@@ -211,6 +211,11 @@ class Variant:
         nothing is overwritten before it is read. None if the kernel makes no such offer."""
         return None
 
+    def overlaps(self, call: Call) -> tuple[tuple[int, int], ...]:
+        """The inputs whose buffers may overlap result 0's, and how many bytes behind its beginning."""
+        distance = self.near(call)
+        return () if distance is None else ((0, distance),)
+
     def overwrites(self, call: Call) -> tuple[int, ...]:
         """The inputs whose place result 0 may take, element by element, beside those that `Builder.call` was told:
         asked for when the views are final."""

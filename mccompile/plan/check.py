@@ -254,16 +254,10 @@ def _overwrites(steps: list[Call | Fill], t: int, result: Buffer, operand: Buffe
 def _follows(program: Program, steps: list[Call | Fill], t: int, result: Buffer, operand: Buffer) -> bool:
     """True if step ``t`` offers to write ``result`` as far before ``operand`` as it lies, or farther."""
     step = steps[t] if 0 <= t < len(steps) else None
-    if not isinstance(step, Call) or step.near is None or step.results[0].buffer is not result:
+    if not isinstance(step, Call) or step.results[0].buffer is not result:
         return False
-    i, distance = step.near
-    view = step.reads[i]
-    others = [v for k, v in enumerate(step.inputs) if k != i and v is not None]
-    if view is None or view.buffer is not operand or len(step.results) > 1:
-        return False
-    if any(v.buffer is operand for v in others):
-        return False
-    return _span(program, operand)[0] >= _span(program, result)[0] + distance
+    distance = step.behind(operand)
+    return distance is not None and _span(program, operand)[0] >= _span(program, result)[0] + distance
 
 
 class _Memory:

@@ -74,16 +74,16 @@ def near_offers(module: KernelModule, life: dict[Buffer, tuple[int, int]]) -> li
     """(operand, result, distance) where a call may write its result over what it has read of a dying operand."""
     offers = []
     for t, step in enumerate(module.body.linear()):
-        if not isinstance(step, Call) or step.near is None or len(step.results) != 1:
+        if not isinstance(step, Call) or not step.near:
             continue
-        i, distance = step.near
-        view, result = step.reads[i], step.results[0].buffer
-        others = [v.buffer for k, v in enumerate(step.inputs) if k != i and v is not None]
-        if view is None or view.buffer not in life or result not in life or view.buffer in (*others, result):
-            continue
-        if life[result][0] == t and life[view.buffer][1] == t + 1:
-            step_bytes = math.gcd(view.buffer.align, result.align)  # both addresses are multiples of it
-            offers.append((view.buffer, result, round_up(distance, step_bytes)))
+        result = step.results[0].buffer
+        for operand in dict.fromkeys(v.buffer for v in step.inputs if v is not None):
+            distance = step.behind(operand)
+            if distance is None or operand not in life or result not in life:
+                continue
+            if life[result][0] == t and life[operand][1] == t + 1:
+                step_bytes = math.gcd(operand.align, result.align)  # both addresses are multiples of it
+                offers.append((operand, result, round_up(distance, step_bytes)))
     return offers
 
 

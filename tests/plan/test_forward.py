@@ -19,7 +19,7 @@ from mccompile.kernel_passes.rewrite.steps import is_copy
 from mccompile.kernel_passes.rewrite.views import seen_through
 from mccompile.ops.registry import lookup
 from mccompile.ops.sampling import Case
-from mccompile.targets.target import STRICT_WARNINGS, resolve
+from mccompile.targets.target import STRICT_WARNINGS, at_level, resolve
 from tests.support.graphs import difference, random_inputs
 from tests.support.opcases import Built, CaseLibrary
 
@@ -244,7 +244,7 @@ def _compiled(example: Example, name: str, level: str = "O1") -> Built:
     graph = parse_graph(example.text, lookup)
     graph.name = name
     options = Options(target=example.target, opt_level=level, passes=())
-    c = Compilation(name, "0" * 64, options, resolve(example.target), graph, [])
+    c = Compilation(name, "0" * 64, options, at_level(resolve(example.target), level), graph, [])
     return Built(0, Case([]), [], c, compile_program(c))
 
 

@@ -147,7 +147,7 @@ def _overlapping(b: Built) -> list[Call]:
     """Calls that write over their first operand's buffer without being in place."""
     program = b.compilation.program
     assert program is not None
-    pairs = ((c, c.reads[0], c.results[0]) for c in _calls(b) if c.near is not None)
+    pairs = ((c, c.reads[0], c.results[0]) for c in _calls(b) if c.near)
     return [c for c, x, y in pairs if x is not None and program.overlap(x.buffer, y.buffer)]
 
 
@@ -208,10 +208,10 @@ def test_an_operand_that_lies_too_near_is_refused() -> None:
     x, y = call.reads[0], call.results[0]
     assert x is not None
     between = program.offsets[x.buffer] - program.offsets[y.buffer]
-    assert call.near is not None
-    assert between >= call.near[1]
+    ((_, distance),) = call.near
+    assert between >= distance
     steps = list(program.body.linear())
-    for near in (None, (0, between + 4)):
+    for near in ((), ((0, between + 4),)):
         wrong = [replace(call, near=near) if s is call else s for s in steps]
         program.module.body = Block(tuple(wrong))
         with pytest.raises(InternalError, match="overlap"):

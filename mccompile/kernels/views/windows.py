@@ -122,6 +122,40 @@ def _gap(x: _Lies, y: _Lies, window: Window, channels: tuple[int, ...], channels
     return int((written.reshape(-1)[:-1] + y[3] - after).max(initial=0))
 
 
+def ascends(view: View) -> bool:
+    """True if each element lies behind the one before, in the order of the axes."""
+    if not view.linear:
+        return False
+    reach = 0
+    for extent, stride in zip(view.shape[::-1], view.axis_strides()[::-1], strict=True):
+        if extent > 1 and stride <= reach:
+            return False
+        reach += stride * (extent - 1)
+    return True
+
+
+def element_gap(x: View, y: View) -> int | None:
+    """As `distance`, of a kernel that goes through a result which `ascends`, and reads of an operand of the same
+    shape what belongs to an element before it writes that; None if the two must lie apart.
+
+    The half of a row of 4 that a gate multiplies with the other half: y[r, c] lies at 2 r + c, x[r, c] at 4 r + c,
+    and x[r, c + 2] behind that, so that nothing is overwritten early. Where x is one row for all, y goes on alone:
+
+    >>> from mccompile.ir.kernel import Buffer
+    >>> from mccompile.ir.types import F32, TensorType, row_major
+    >>> x, y = (Buffer(n, TensorType(F32, s), "arena", 4) for n, s in (("x", (3, 4)), ("y", (3, 2))))
+    >>> views = [View(b, (3, 2), row_major(2), strides) for b, strides in ((x, (4, 1)), (x, (0, 1)), (y, (2, 1)))]
+    >>> [element_gap(v, views[2]) for v in views[:2]]
+    [0, 16]
+    """
+    if not x.linear or x.buffer.halo or y.buffer.halo:
+        return None
+    gap = y.offset * y.dtype.nbytes - x.offset * x.dtype.nbytes
+    for extent, read, written in zip(y.shape, x.axis_strides(), y.axis_strides(), strict=True):
+        gap += (extent - 1) * max(written * y.dtype.nbytes - read * x.dtype.nbytes, 0)
+    return max(gap, 0) if gap < y.buffer.nbytes else None
+
+
 def tiles_distance(call: Call, first: Sequence[Array], last: Sequence[Array]) -> int | None:
     """As `distance`, of a kernel that goes by tiles and reads all that a tile takes before it writes the tile.
 
