@@ -13,7 +13,8 @@ from mccompile.driver import Options, import_graph, place_program
 from mccompile.ir.kernel import Call
 from mccompile.ir.types import F32, TensorType
 from mccompile.ir.views import Buffer, whole
-from mccompile.kernels.conv.channels import PackedTaps, PixelTile, best_pixel_tile
+from mccompile.kernels.conv.channels import PackedTaps
+from mccompile.kernels.conv.pixel_tiles import PixelTile, best_pixel_tile
 from mccompile.kernels.matmul.packed import in_chunks, in_depth
 from mccompile.kernels.model.tiles import Tile, best_tile
 from mccompile.ops.conv import Conv

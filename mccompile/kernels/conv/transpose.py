@@ -14,8 +14,9 @@ from mccompile.ir.kernel import Call, Logical
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import Shape, row_major
 from mccompile.ir.views import View
-from mccompile.kernels.conv.channels import PackedTaps, PixelTile, best_pixel_tile, lines_and_channels
+from mccompile.kernels.conv.channels import PackedTaps, lines_and_channels
 from mccompile.kernels.conv.far_channels import far_reads, read_far
+from mccompile.kernels.conv.pixel_tiles import PixelTile, best_pixel_tile
 from mccompile.kernels.model.parts import Turns
 from mccompile.kernels.model.parts import axes as loops_over
 from mccompile.kernels.model.prefetch import prefetching
