@@ -28,7 +28,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from mccompile.codegen.binding import BoundView, KernelContext
+from mccompile.codegen.binding import KernelContext
+from mccompile.codegen.bound_view import BoundView
 from mccompile.codegen.packages import packages
 from mccompile.codegen.vectors import Vectors
 from mccompile.driver import Compilation, Options, finish, import_graph

@@ -22,7 +22,7 @@ from mccompile.ir.dims import varies
 from mccompile.ir.types import F32, I32
 
 if TYPE_CHECKING:
-    from mccompile.codegen.binding import BoundView
+    from mccompile.codegen.bound_view import BoundView
 
 
 @dataclass

@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mccompile._dataclass import dataclass
-from mccompile.codegen.binding import BoundView, KernelContext
+from mccompile.codegen.binding import KernelContext
+from mccompile.codegen.bound_view import BoundView
 from mccompile.codegen.code import Code
 from mccompile.ir.dims import varies
 from mccompile.ir.types import F32

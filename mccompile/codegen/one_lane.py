@@ -6,7 +6,8 @@ A kernel of wide vectors prints the same loops for floating-point units that hav
 from __future__ import annotations
 
 from mccompile._dataclass import dataclass
-from mccompile.codegen.binding import BoundView, KernelContext
+from mccompile.codegen.binding import KernelContext
+from mccompile.codegen.bound_view import BoundView
 from mccompile.codegen.c_expr import Emitter, unread
 from mccompile.codegen.code import Code, bare, wrapped
 from mccompile.codegen.moves import Moves, moves

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from mccompile._dataclass import dataclass
-from mccompile.codegen.binding import BoundView
+from mccompile.codegen.bound_view import BoundView
 from mccompile.codegen.code import bare
 from mccompile.codegen.vector_emitter import Primitives
 from mccompile.ir.types import I8, U8, DType

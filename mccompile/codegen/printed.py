@@ -10,7 +10,8 @@ from itertools import chain
 
 from mccompile._dataclass import dataclass
 from mccompile.codegen import loops
-from mccompile.codegen.binding import KERNEL_NAME, BoundView, Head, KernelContext
+from mccompile.codegen.binding import KERNEL_NAME, Head, KernelContext
+from mccompile.codegen.bound_view import BoundView
 from mccompile.codegen.c_expr import literal
 from mccompile.codegen.call_form import call_form
 from mccompile.codegen.code import extent_name

@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 from mccompile._dataclass import dataclass
-from mccompile.codegen.binding import BoundView, KernelContext
+from mccompile.codegen.binding import KernelContext
+from mccompile.codegen.bound_view import BoundView
 from mccompile.ir import expr as ex
 from mccompile.kernels.integers import begun_with
 

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 
 from mccompile._dataclass import dataclass
 from mccompile.codegen.arithmetic import total
-from mccompile.codegen.binding import BoundView, KernelContext
+from mccompile.codegen.binding import KernelContext
+from mccompile.codegen.bound_view import BoundView
 from mccompile.codegen.bounds import LIMIT, magnitude, of_type, of_view
 from mccompile.codegen.c_expr import instead, unread
 from mccompile.codegen.code import Code, closed, code, wrapped

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from mccompile.codegen.binding import BoundView
+from mccompile.codegen.bound_view import BoundView
 from mccompile.codegen.code import Bond, bare, bond_of, closed, code, form, opened, wrapped
 from mccompile.ir.scalar import FUNCTIONS
 from mccompile.ir.types import F32, TensorType
