@@ -58,14 +58,15 @@ class _Map(Variant):
         return axes(y, [f"i{a}" for a in range(y.rank)])
 
     def overlaps(self, call: Call) -> tuple[tuple[int, int], ...]:
-        """Of what is not read where the result is written: halves of rows that a gate multiplies, bytes of floats."""
+        """Of what is not read where the result is written: halves of rows that a gate multiplies, bytes of floats.
+        Only where at least half of the result may lie over it: compilers know less of pointers that overlap."""
         y = call.results[0]
         elsewhere = {v.buffer for i, v in enumerate(call.inputs) if v is not None and i not in call.inplace}
         if not elsewhere or not ascends(y):
             return ()
         read = [(i, v) for i, v in enumerate(call.inputs) if v is not None and v.buffer in elsewhere]
         gaps = [(i, element_gap(v, y)) for i, v in read if v.buffer.space == "arena"]
-        return tuple((i, gap) for i, gap in gaps if gap is not None)
+        return tuple((i, gap) for i, gap in gaps if gap is not None and 2 * gap <= y.buffer.nbytes)
 
 
 class MapGeneric(_Map):

@@ -365,13 +365,13 @@ def _reversed(p: OrderProblem) -> OrderProblem:
 
 
 @functools.lru_cache(maxsize=8)
-def best_order(p: OrderProblem, effort: int = 1) -> tuple[int, ...]:
+def best_order(p: OrderProblem, effort: int = 1, part: int = 1) -> tuple[int, ...]:
     """The order of least peak of those tried: file order (as far as state lets it), which wins ties, greedy,
     depth-first, beams.
 
     It is kept: the planner is asked before and after kernel passes that often change nothing of the order's problem.
     Beams run forwards and backwards in time; without ``effort`` there are none, each further level looks at
-    4 times as many states.
+    4 times as many states, one ``part`` of so many at as much less.
     """
     best: Sequence[int] = best_order(p, 0) if effort else first_order(p.waits)
     least, floor = p.peak(best), p.floor()
@@ -379,7 +379,8 @@ def best_order(p: OrderProblem, effort: int = 1) -> tuple[int, ...]:
         for order in (greedy_order(p), depth_first_order(p)):
             if (peak := p.peak(order)) < least:
                 best, least = order, peak
-    width = min(WIDEST_BEAM << effort, BEAM_STATES * 4 ** (effort - 1) // max(1, len(p.steps))) if effort else 0
+    states = BEAM_STATES * 4 ** (effort - 1) // max(1, len(p.steps)) if effort else 0
+    width = min(WIDEST_BEAM << effort, states) // part
     if least > floor and width > 1 and least > p.bound():
         # Below the floor peaks do not matter; a level half way up lets the beam think ahead of it.
         tries = [(p, floor, 1), (_reversed(p), floor, -1), (p, (floor + least) // 2, 1)]

@@ -8,11 +8,13 @@ from mccompile.ir.kernel import Block, KernelModule
 from mccompile.plan.orders import best_order, order_problem
 
 
-def schedule(module: KernelModule, keep_inputs: bool = False, effort: int = 1) -> KernelModule:
+def schedule(
+    module: KernelModule, keep_inputs: bool = False, effort: int = 1, part: int = 1
+) -> KernelModule:
     """The module with its steps in the order of least peak of those tried; file order wins ties. See `best_order`."""
     steps = list(module.body.linear())
     problem = order_problem(module, steps, keep_inputs)
-    order = best_order(problem, effort)
+    order = best_order(problem, effort, part)
     if order == tuple(range(len(order))):
         return module
     in_order = tuple(steps[t] for unit in order for t in problem.steps[unit])

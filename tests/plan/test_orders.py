@@ -290,9 +290,9 @@ def test_wide_graphs_are_searched_no_longer_than_narrow_ones() -> None:
 def test_rewrites_whose_peak_is_low_enough_are_judged_without_a_search(monkeypatch: pytest.MonkeyPatch) -> None:
     efforts: list[int] = []
 
-    def noted(module: KernelModule, keep_inputs: bool = False, effort: int = 1) -> KernelModule:
+    def noted(module: KernelModule, keep_inputs: bool = False, effort: int = 1, part: int = 1) -> KernelModule:
         efforts.append(effort)
-        return schedule(module, keep_inputs, effort)
+        return schedule(module, keep_inputs, effort, part)
 
     monkeypatch.setattr("mccompile.plan.oracle.schedule", noted)
     x, a, y = buffer("x", 4, "input"), buffer("a", 4), buffer("y", 4, "output")
