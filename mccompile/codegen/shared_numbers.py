@@ -17,9 +17,10 @@ static void KERNEL_NAME(int8_t *y0, int32_t n0)
 { y0[n0] = y0[(3 * n0)] + 5; } ((7,), (8,))
 
 What decides on instructions stays a number, so that texts that differ in it are different forms: what is copied by
-``memcpy``, divisors, what is stored as it is. So does what C wants constant: extents of arrays, initialisers of what
-is static, labels of ``case``, arguments of ``INT64_C`` and its like and of shuffles. So does what is none of C's
-numbers (text in quotes, comments, directives), and what an ``int32_t`` does not hold.
+``memcpy``, divisors, what is stored as it is, how many turns a function beside the kernel writes out of a loop. So
+does what C wants constant: extents of arrays, initialisers of what is static, labels of ``case``, arguments of
+``INT64_C`` and its like and of shuffles. So does what is none of C's numbers (text in quotes, comments, directives),
+and what an ``int32_t`` does not hold.
 """
 
 from __future__ import annotations
@@ -97,7 +98,8 @@ def form_of(text: str, hot: bool = True, floats: bool = False) -> Form:
     Form(pieces=('x * ', ' + ', ''), numbers=('0.5f', 3))
     """
     loops = [] if hot else _hot_parts(text)
-    fixed = [range(*m.span()) for m in _FIXED.finditer(text) if not any(m.start() in loop for loop in loops)]
+    fixed = [*(range(*m.span()) for m in _FIXED.finditer(text)), *_turns_given(text)]
+    fixed = [part for part in fixed if not any(part.start in loop for loop in loops)]
     fixed = sorted([*loops, *fixed], key=lambda part: part.start)
     found = [*_NUMBER.finditer(text), *(_FLOAT.finditer(text) if floats else ())]
     pieces, numbers, end = [], list[Number](), 0
@@ -202,6 +204,44 @@ def closing(text: str, at: int, pair: str = "()") -> int:
     raise InternalError(f"a parenthesis is not closed: {text[at:]}")
 
 
+_WRITTEN_OUT = re.compile(r"\bMCC_UNROLL_FULLY\n\s*for \(([^{]*)\{")
+"""Where a loop begins all of whose turns are written out."""
+_COUNT = re.compile(r"\s*int32_t (\w+)")
+_LOCAL = re.compile(r"\bconst int32_t (\w+) = ([^;]*);")
+
+
+def _turns_given(text: str) -> list[range]:
+    """What the functions of a kernel are given to write loops out by: numbers, or the turns are none that are known.
+
+    >>> text = '''MCC_INLINE void KERNEL_NAME_tile(float *y, int32_t pixels, int32_t at)
+    ... {
+    ...     MCC_UNROLL_FULLY
+    ...     for (int32_t i = 0; i < pixels; ++i) {
+    ...     }
+    ... }
+    ... static void KERNEL_NAME(float *y) { KERNEL_NAME_tile(y, 7, 24); }'''
+    >>> [text[r.start : r.stop] for r in _turns_given(text)]
+    [' 7']
+    """
+    if "MCC_UNROLL_FULLY" not in text:
+        return []
+    mentions, found = list(_mentions(text)), list[range]()
+    asking: dict[str, list[int]] = {}  # the places among its parameters of those that bound such loops, by function
+    defined = [m for m in mentions if m.defines]
+    for m, stop in zip(defined, [*(n.start for n in defined[1:]), len(text)], strict=True):
+        bounding = [header[1] for header in _WRITTEN_OUT.finditer(text, m.end, stop)]
+        for call in (n for n in mentions if m.end < n.start < stop and not n.defines and n.name in asking):
+            given = call.given(text)
+            bounding += [text[given[i].start : given[i].stop] for i in asking[call.name]]
+            found += [given[i] for i in asking[call.name]]
+        words = set(_WORD.findall(" ".join(bounding)))
+        for local in reversed(list(_LOCAL.finditer(text, m.end, stop))):  # each may be made of those before it
+            words |= set(_WORD.findall(local[2])) if local[1] in words else set()
+        params = [_COUNT.fullmatch(text, p.start, p.stop) for p in m.given(text)]
+        asking[m.name] = [i for i, p in enumerate(params) if p is not None and p[1] in words]
+    return found
+
+
 @dataclass(frozen=True)
 class _Mention:
     """A function of a kernel where it is defined or called: its parameters end at ``end``."""
@@ -210,6 +250,16 @@ class _Mention:
     start: int
     end: int
     defines: bool
+
+    def given(self, text: str) -> list[range]:
+        """Where each parameter or argument stands."""
+        begin, depth, found = self.start + len(self.name) + 1, 0, list[range]()
+        for at in range(begin, self.end):
+            depth += (text[at] in "([{") - (text[at] in ")]}")
+            if text[at] == "," and not depth:
+                found.append(range(begin, at))
+                begin = at + 1
+        return [*found, range(begin, self.end)]
 
 
 def _mentions(text: str) -> Iterator[_Mention]:

@@ -289,6 +289,57 @@ def test_numbers_that_are_parameters_fit_what_they_are_given_to(
 
 
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
+def test_tiles_of_other_sizes_are_functions_of_their_own(compiler: str, tmp_path: Path) -> None:
+    """Lines of 30 and of 60 end in tiles of 2 and of 4 pixels, whose loops are written out."""
+    needs_target("x86-64-v3")
+    needs_tool(compiler)
+    rows = (30, 60)
+    b = compiled_graph(_depthwise(rows, 960), "O2", "g", target="x86-64-v3")
+    flags = [*resolve("x86-64-v3").c_flags, *strict_warnings(compiler)]
+    library = CaseLibrary(tmp_path, [b], flags, [compiler]).build()
+    rng = np.random.default_rng(8)
+    inputs = {f"x{n}": rng.standard_normal((1, 32, n, n)).astype(np.float32) for n in rows}
+    wanted = _depthwise(rows, 960).evaluate(inputs).values()
+    for got, want in zip(library.run(b, inputs), wanted, strict=True):
+        np.testing.assert_allclose(got, want, atol=1e-4 * np.abs(want).max())
+    assert [k.kernel for k in b.facts.kernels].count("conv.depthwise") == 2
+
+
+def _written_out(lines: int, apart: int) -> str:
+    """A kernel whose functions are given by how many turns they write loops out, and how far apart places are."""
+    return f"""\
+MCC_INLINE void KERNEL_NAME_line(float (*acc)[7], int32_t count, int32_t apart, int32_t first)
+{{
+    const int32_t more = (count < 9) ? count : 9;
+    const int32_t end = more + 1;
+    MCC_UNROLL_FULLY
+    for (int32_t i = first; i < end; ++i) {{
+        acc[i][0] += apart;
+    }}
+}}
+
+MCC_INLINE void KERNEL_NAME_tile(float *y0, int32_t lines, int32_t apart)
+{{
+    float acc[12][7];
+    KERNEL_NAME_line(&acc[1], lines, apart, 3);
+    y0[apart] = acc[0][0];
+}}
+
+static void KERNEL_NAME(float *y0)
+{{
+    KERNEL_NAME_tile(y0, {lines}, {apart});
+}}
+"""
+
+
+def test_turns_that_are_handed_on_to_be_written_out_stay_numbers() -> None:
+    assert form_of(_written_out(5, 64)).numbers == (9, 9, 1, 0, 1, 0, 0, 64)
+    forms = [form_of(_written_out(*numbers)) for numbers in ((5, 64), (5, 32), (6, 64))]
+    assert forms[0].pieces == forms[1].pieces != forms[2].pieces
+    assert "KERNEL_NAME_tile(y0, 5, n0)" in joined(forms[:2]).text
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
 @pytest.mark.parametrize("target", ["x86-64-v2", "x86-64-v3", "x86-64-v4"])
 def test_extents_of_the_run_fit_what_they_are_given_to(target: str, compiler: str, tmp_path: Path) -> None:
     needs_target(target)
