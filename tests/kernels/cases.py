@@ -211,6 +211,9 @@ POINTWISE = [
     *(pointwise((2, 3, 5, 5), 8, tail) for tail in TAILS if tail != "roots"),
     pointwise((2, 5, 19), 3, "residual"),
     pointwise((1, 2, 3, 4, 5), 6),
+    *(pointwise((1, c, 32, 32), m) for c, m in ((5, 15), (33, 7))),  # lines that meet in a cache are copied
+    *(pointwise((2, 20, 16, 64), 29, tail) for tail in TAILS if tail != "roots"),
+    pointwise((2, 35, 1020), 16, "residual"),
 ]
 DIRECT = [
     *(direct((1, 2, 6, w), 5, (3, 3), pads=[1] * 4) for w in (1, 7, 8, 9, 15, 16, 17, 33)),

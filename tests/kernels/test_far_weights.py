@@ -1,4 +1,4 @@
-"""What stays in no near cache: kernels ask for it early, and choices count the way that it comes."""
+"""What stays in no near cache: kernels ask for it early, or copy it, and choices count the way that it comes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mccompile.codegen.files import source_files
 from mccompile.driver import Options, compile_program, import_graph
 from mccompile.kernels.conv.winograd import VARIANTS
 from mccompile.targets.target import resolve
-from tests.kernels.cases import VariantCase, matmul
+from tests.kernels.cases import VariantCase, matmul, pointwise
 from tests.kernels.cases_conv_channels import channels
 from tests.kernels.cases_winograd import winograd
 from tests.kernels.test_winograd import Layer
@@ -111,6 +111,25 @@ def test_one_row_has_no_more_loads_to_a_turn_than_are_followed(
     text = _text(case, tmp_path)
     assert ("MCC_UNROLL_BY_2\n" in text) == crowded
     assert ("MCC_UNROLL\n" in text) != crowded
+
+
+@pytest.mark.parametrize("target", ["x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64"])
+@pytest.mark.parametrize(
+    ("case", "copied"),
+    [
+        (pointwise((1, 5, 32, 32), 32), True),
+        (pointwise((1, 64, 16, 16), 32), True),
+        (pointwise((1, 4, 32, 32), 32), False),
+        (pointwise((1, 64, 33, 33), 32), False),
+        (pointwise((1, 64, 32, 32), 1), False),
+    ],
+    ids=lambda v: v.name if isinstance(v, VariantCase) else "",
+)
+def test_pixels_whose_lines_meet_are_copied(case: VariantCase, copied: bool, target: str, tmp_path: Path) -> None:
+    """Channels that are whole pages apart share few lines of a cache; what one tile reads alone is read in place."""
+    text = _text(case, tmp_path, target)
+    assert "conv.pointwise" in text
+    assert ("float *const line = &scratch[" in text) == copied
 
 
 @pytest.mark.parametrize(

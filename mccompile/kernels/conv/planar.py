@@ -14,6 +14,8 @@ from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call
 from mccompile.ir.scalar import Array
+from mccompile.ir.types import F32
+from mccompile.ir.views import View
 from mccompile.kernels.model.parts import Turns, axes, by_weights
 from mccompile.kernels.model.tiles import (
     MAX_ROWS,
@@ -153,7 +155,8 @@ class PixelRun:
 
 @dataclass(frozen=True)
 class PointTile(Tile):
-    """``staged``: the pixels of a tile are copied before they are read, so that results may take their place."""
+    """``staged``: the pixels of a tile are copied before they are read, so that results may take their place, or
+    where tiles have vectors, so that the first cache holds them for all channels."""
 
     staged: bool = False
 
@@ -200,13 +203,15 @@ class ConvPointwise(Variant):
         if pixels != chosen.pixels:  # the axes of the views merge less than thought
             tile = best_tile(result.shape[1], pixels, w.shape[1], b.target)[1]
         packed = b.packed(w, PackedChannels(tile.rows))
-        params = PointTile(tile.rows, tile.vectors, tile.lanes)
-        b.call(self.kernel, [source, packed], [result], params=params, extras=extras)
+        staged = _is_staged(tile, source, result, b.target)
+        params = PointTile(tile.rows, tile.vectors, tile.lanes, staged)
+        scratch = b.scratch(min(tile.width, pixels) * w.shape[1], F32) if staged else None
+        b.call(self.kernel, [source, packed], [result], params=params, extras=extras, scratch=scratch)
 
     def parallel(self, call: Call, target: Target) -> list[Turns]:
         p, y = call.params, call.results[0]
         assert isinstance(p, PointTile)
-        if p.staged:
+        if p.staged and p.lanes == 1:
             return []
         channels, pixels = Turns.tiles("m", p.tiles_m(y.shape[1])), Turns.tiles("n", p.tiles_n(y.shape[-1]))
         lines = axes(y.along((0, *range(2, y.rank - 1))), ["b", *(f"h{a}" for a in range(y.rank - 3))])
@@ -223,6 +228,14 @@ class ConvPointwise(Variant):
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:
         return lines_broken(before, after)
+
+
+def _is_staged(tile: Tile, source: View, result: View, target: Target) -> bool:
+    """Whether a tile of pixels is copied as it is read by several tiles of channels, and lost to the first cache."""
+    if tile.lanes == 1 or not (target.cached and target.spare_memory) or result.shape[1] <= tile.rows:
+        return False
+    pitch = abs(source.axis_strides()[1]) * source.dtype.nbytes
+    return not target.machine.keeps(bound(source.shape[1]), bound(pitch))
 
 
 @dataclass(frozen=True)
