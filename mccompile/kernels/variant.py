@@ -424,12 +424,20 @@ def lines_spread(before: Call, after: Call, target: Target) -> str:
     """Why storing the vectors of results lane by lane would take longer than a copy: more lines of a large result
     are open at a time than the cache holds, when their distance is a power of two."""
     for a, b in zip(before.results, after.results, strict=True):
-        large = bound(b.count) * b.dtype.nbytes > target.machine.l1 // 2 and b.rank > 0
+        large = b.rank > 0 and _bytes_met(b, target.machine.line) > target.machine.l1 // 2
         many = large and bound(b.shape[-1]) > FEW_LINES
         far = scattered(a, b) and bound(abs(innermost_stride(b) or 0)) * b.dtype.nbytes >= target.machine.line
         if target.cached and target.lanes and many and far:
             return f"{before.kernel} would store its vectors lane by lane, far apart"
     return ""
+
+
+def _bytes_met(view: View, line: int) -> int:
+    """Bytes of the lines of a cache that the elements of a view lie in, about: of every eighth float, half a line
+    each."""
+    strides = view.axis_strides() if view.linear else ()
+    steps = [abs(bound(s)) for s, e in zip(strides, view.shape, strict=False) if e != 1 and s != 0]
+    return bound(view.count) * min(min(steps, default=1) * view.dtype.nbytes, line)
 
 
 def not_plain_f32(node: Node, target: Target, operands: int | None = None, weights: int | None = None) -> str:

@@ -54,6 +54,19 @@ EXAMPLES = (
         "x86-64-v3",
     ),
     Example(
+        "trap: each phase of a large result is small, but meets half a line for each element",
+        f"""graph @g(%x: f32[1,1,16,16]) {{
+          %w = const {np.arange(48.0).tolist()} : f32[1,12,2,2]
+          %p = conv_transpose(%x, %w) {{strides=(2, 2), pads=(0, 0, 0, 0), dilations=(1, 1),
+                                       output_padding=(0, 0)}} : f32[1,12,32,32]:nhwc
+          %y = relayout(%p) : f32[1,12,32,32]
+          return %y
+        }}""",
+        (1, 1),
+        "store its vectors lane by lane",
+        "x86-64-v3",
+    ),
+    Example(
         "hit: maps read a split by its strides",
         """graph @g(%x: f32[2,6,3]) {
           %a, %b = split(%x) {axis=1, sizes=(2, 4)} : f32[2,2,3], f32[2,4,3]
