@@ -7,14 +7,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import mccompile
 from mccompile.check.check import check
 from mccompile.driver import Options
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph
 from mccompile.ir.types import F32, TensorType
 from mccompile.ops.col2im import Col2Im
+from mccompile.ops.conv import Conv
 from mccompile.ops.conv_transpose import ConvTranspose
 from mccompile.ops.window import meets_all
+from mccompile.passes.algebra import col2im
 from mccompile.passes.manager import run_passes
 from mccompile.targets.target import resolve
 from tests.kernels.cases import Net
@@ -22,9 +25,13 @@ from tests.kernels.cases import Net
 ADD = ex.apply("add", ex.acc(F32), ex.var(0, F32))
 
 
+@pytest.mark.parametrize("preferred", [False, True])
 @pytest.mark.parametrize("seed", range(32))
-def test_columns_mean_the_same(seed: int) -> None:
-    """Of weights that are constants, those columns alone that leave gaps."""
+def test_columns_mean_the_same(seed: int, preferred: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of weights that are constants, those columns alone that leave gaps, or are ``preferred`` to phases: of such
+    small ones none are, unless it is said so."""
+    if preferred:
+        monkeypatch.setattr(col2im, "_is_faster", lambda m, target: True)
     rng = np.random.default_rng(seed)
     rank, groups = int(rng.integers(1, 4)), int(rng.choice([1, 1, 2, 3]))
     own, filters = (int(n) for n in rng.integers(1, 4, 2))
@@ -49,7 +56,8 @@ def test_columns_mean_the_same(seed: int) -> None:
     run_passes(graph, ["col2im"], target=resolve("x86-64-v3"))
     graph.verify()
     gaps = not meets_all(kernel, strides, dilations)
-    assert sum(isinstance(n.op, Col2Im) for n in graph.nodes) == 2 + gaps
+    assert sum(isinstance(n.op, Col2Im) for n in graph.nodes) == 2 + (gaps or (preferred and groups == 1))
+    assert any(isinstance(n.op, Conv) for n in graph.nodes) == (groups == 1 and (gaps or preferred))
     for name, value in graph.evaluate(inputs).items():
         np.testing.assert_allclose(value, before[name], rtol=1e-5, atol=1e-4)
 
@@ -71,3 +79,46 @@ def test_networks_of_such_convolutions(target: str, tmp_path: Path) -> None:
     kernels = {s["kernel"] for s in found.report["steps"]}
     assert ("conv_transpose.generic" in kernels) == (target == "generic")
     assert ("col2im.lines" in kernels) == (target != "generic")
+
+
+def _head(rng: np.random.Generator) -> tuple[Net, str]:
+    """The end of a decoder: a transposed convolution to few channels, and what stands beside it."""
+    n = Net(int(rng.integers(1 << 30)))
+    rank, channels, few = int(rng.choice([1, 2, 2, 2, 3])), int(rng.integers(16, 70)), int(rng.integers(1, 13))
+    stride = int(rng.integers(2, 5))
+    kernel = int(rng.integers(stride, 2 * stride + 2))
+    extents = rng.integers(5, {1: 200, 2: 34, 3: 9}[rank], rank).tolist()
+    pads = [int(rng.integers(0, (kernel - stride) // 2 + 1))] * rank
+    attrs = {"strides": [stride] * rank, "pads": pads * 2, "output_padding": rng.integers(0, stride, rank).tolist()}
+    x = n.input(int(rng.integers(1, 3)), channels, *extents)
+    if rng.integers(2):
+        x = n("Relu", n.conv(x, (channels, channels, *(1,) * rank)))
+    y = n("ConvTranspose", x, n.weight(channels, few, *(kernel,) * rank), n.weight(few), **attrs)
+    if rng.integers(2):
+        y = n(str(rng.choice(["Relu", "Sigmoid", "Tanh"])), y)
+    if rng.integers(2):
+        y = n.conv(y, (9, few, *(3,) * rank), pads=[1] * 2 * rank)
+    return n, y
+
+
+@pytest.mark.parametrize("target", ["x86-64-v3", "native"])
+@pytest.mark.parametrize("seed", range(6))
+def test_heads_of_few_channels(seed: int, target: str, tmp_path: Path) -> None:
+    net, y = _head(np.random.default_rng(seed))
+    (tmp_path / "net.onnx").write_bytes(net.model(y).SerializeToString())
+    found = check(tmp_path / "net.onnx", Options(target=target))
+    assert found.ok, found
+
+
+@pytest.mark.parametrize(("channels", "filters", "kernel", "columns"), [
+    (64, 1, 2, True), (64, 3, 4, True), (32, 1, 9, True), (24, 12, 2, True), (64, 32, 2, False), (2, 2, 16, False),
+])  # fmt: skip
+def test_columns_of_few_channels(channels: int, filters: int, kernel: int, columns: bool, tmp_path: Path) -> None:
+    """Heads of segmentation and of super-resolution are products; what fills vectors, or overlaps often, is not."""
+    n = Net(1)
+    stride, pad = (8, 4) if kernel == 16 else (2, (kernel - 1) // 2)
+    y = n("ConvTranspose", n.input(1, channels, 28, 28), n.weight(channels, filters, kernel, kernel),
+          strides=[stride] * 2, pads=[pad] * 4)  # fmt: skip
+    (tmp_path / "net.onnx").write_bytes(n.model(y).SerializeToString())
+    report = mccompile.compile(tmp_path / "net.onnx", tmp_path / "out", target="x86-64-v4").report
+    assert ("col2im.lines" in {s["kernel"] for s in report["steps"]}) == columns
