@@ -29,9 +29,9 @@ TAKES_EXTENTS = frozenset({
 """The passes that see every node."""
 
 TAKES_BATCHES = frozenset({
-    "enlarge-windows", "fold-dequantised", "integer-products", "integer-softmax", "integer-sums",
-    "merge-summed-convolutions", "narrow-integers", "raise-quantise", "requantise", "sink-dequantise", "split-groups",
-    "start-sums", "store-integers",
+    "enlarge-windows", "fold-dequantised", "hoist-matrix-zero-points", "integer-products", "integer-softmax",
+    "integer-sums", "merge-summed-convolutions", "narrow-integers", "raise-quantise", "requantise", "sink-dequantise",
+    "split-groups", "start-sums", "store-integers",
 })  # fmt: skip
 """The passes that see nodes of which only extents of first axes vary."""
 

@@ -18,7 +18,8 @@ _RECOGNIZE = (
 )  # fmt: skip
 _INTEGERS = (
     "sink-dequantise", "raise-quantise", "sink-dequantise", "eliminate-dead-code", "fold-constants",
-    "integer-products", "integer-sums", "integer-softmax", "start-sums", "hoist-zero-points", "eliminate-dead-code",
+    "integer-products", "integer-sums", "integer-softmax", "start-sums", "hoist-zero-points",
+    "hoist-matrix-zero-points", "eliminate-dead-code",
 )  # fmt: skip
 _SCALES = (
     "narrow-weights", "store-integers", "start-sums", "keep-quantised-weights", "keep-quantised-windows",
