@@ -10,12 +10,12 @@
 
 /* matmul, step @0 (matmul.variable): x0 f32[4,9], x1 f32[9,18] -> y0 f32[4,18] = min(max(acc, -0.5), 0.75). */
 MCC_PLACE_CODE
-static MCC_NOINLINE void net_k0_matmul_4x18(const float *MCC_RESTRICT x0, float *MCC_RESTRICT y0,
-    float *MCC_RESTRICT scratch, int32_t m, int32_t n)
+static MCC_NOINLINE void net_k0_matmul_4x18(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1,
+    float *MCC_RESTRICT y0, int32_t m, int32_t n)
 {
     MCC_WRITES();
     const float *a = &x0[m * 9];
-    const float *w = scratch;
+    const float *w = &x1[n];
     mcc_vf acc[4][3] = { { { 0.0f } } };
 
     MCC_UNROLL
@@ -23,7 +23,7 @@ static MCC_NOINLINE void net_k0_matmul_4x18(const float *MCC_RESTRICT x0, float 
         MCC_BARRIER();
         const mcc_vf w0 = mcc_vload(w);
         const mcc_vf w1 = mcc_vload(w + 8);
-        const mcc_vf w2 = mcc_vload(w + 16);
+        const mcc_vf w2 = mcc_vload_n(w + 16, 2);
 
         MCC_UNROLL_FULLY
         for (int32_t r = 0; r < 4; ++r) {
@@ -34,7 +34,7 @@ static MCC_NOINLINE void net_k0_matmul_4x18(const float *MCC_RESTRICT x0, float 
         }
 
         a += 1;
-        w += 24;
+        w += 18;
     }
 
     MCC_UNROLL_FULLY
@@ -46,26 +46,14 @@ static MCC_NOINLINE void net_k0_matmul_4x18(const float *MCC_RESTRICT x0, float 
 }
 
 MCC_PLACE_CODE
-static void net_k0_matmul(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, float *MCC_RESTRICT y0,
-    float *MCC_RESTRICT scratch)
+static void net_k0_matmul(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, float *MCC_RESTRICT y0)
 {
     MCC_WRITES();
     {
-        const int32_t n = 0;
+        const int32_t m = 0;
         {
-            const float *from = &x1[n];
-            float *to = &scratch[0];
-            for (int32_t i = 0; i < 9; ++i) {
-                mcc_vstore(to, mcc_vload(from));
-                mcc_vstore(to + 8, mcc_vload(from + 8));
-                mcc_vstore(to + 16, mcc_vload_n(from + 16, 2));
-                from += 18;
-                to += 24;
-            }
-        }
-        {
-            const int32_t m = 0;
-            net_k0_matmul_4x18(x0, y0, scratch, m, n);
+            const int32_t n = 0;
+            net_k0_matmul_4x18(x0, x1, y0, m, n);
         }
     }
 }
@@ -75,7 +63,7 @@ mcc_status net_run(const net_t *net)
     net_arena *const a = net->arena;
 
     /* @0 matmul */
-    MCC_STEP(0, net_k0_matmul(a->x.v, a->z.v, a->y.v, a->y_scratch.v), a->y.v);
+    MCC_STEP(0, net_k0_matmul(a->x.v, a->z.v, a->y.v), a->y.v);
 
     return MCC_OK;
 }

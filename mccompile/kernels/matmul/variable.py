@@ -42,16 +42,17 @@ TRANSPOSED_FLOATS = 2
 @dataclass(frozen=True)
 class VariableTile(Tile):
     """``direct``: columns of the second operand that are whole vectors are read where they lie, not packed first.
-    ``by_rows``: a tile of rows is multiplied by all columns before the next one is, so that results are written
-    line by line; all columns are packed before, if they are.
+    ``once``: so are all columns, as one tile of rows reads them. ``by_rows``: a tile of rows is multiplied by all
+    columns before the next one is, so that results are written line by line; all are packed before, if they are.
     """
 
     direct: bool
     by_rows: bool = False
+    once: bool = False
 
     def in_place(self, size: int) -> bool:
         """Whether a tile of ``size`` columns is read where it lies."""
-        return self.direct and size % self.lanes == 0
+        return self.once or (self.direct and size % self.lanes == 0)
 
     def pitch(self, size: int) -> int:
         """Floats of a packed row of ``size`` columns."""
@@ -134,7 +135,7 @@ class MatMulVariable(Variant):
         count, far = math.prod(matrices), op.trans_b
         if _is_column(node, target):
             rows, n, count, far = 1, rows, batches, not op.trans_a
-        lines = 0 if n % target.lanes == 0 else n % tile.width if rows <= tile.rows else n
+        lines = 0 if n % target.lanes == 0 or rows <= tile.rows else n
         packing = packing_cycles(k * (n if far else lines), not far)
         return Offer(self.label, batches * cycles + count * packing, tile)
 
@@ -175,14 +176,14 @@ class MatMulVariable(Variant):
         if column:
             left, right, result, *extras = map(swapped, (right, left, result, *extras))
         times = -(-bound(left.shape[-2]) // tile.rows)
-        once = times == 1 and neighbours(right)  # only a last tile that is no whole vectors is worth packing then
+        once = times == 1 and neighbours(right)
         direct = once or read_in_place(right, times, b.target)
         k, n = right.shape[-2:]
-        partly = direct and n % tile.lanes != 0
+        partly = direct and not once and n % tile.lanes != 0
         by_rows = b.target.lanes > 1 and not partly and F32.nbytes * bound(k) * bound(n) <= b.target.machine.l1
         packed = n if by_rows else min(bound(n), tile.width)
         scratch = b.scratch(panel_floats(k, packed, tile.lanes), F32) if partly or not direct else None
-        params = VariableTile(tile.rows, tile.vectors, tile.lanes, direct, by_rows)
+        params = VariableTile(tile.rows, tile.vectors, tile.lanes, direct, by_rows, once)
         b.call(self.kernel, [left, right], [result], params=params, extras=extras, scratch=scratch)
 
     def parallel(self, call: Call, target: Target) -> list[Turns]:
