@@ -34,7 +34,7 @@ LINE_CYCLES = 10.0
 """Cycles of a line of a tap beside its vectors."""
 WEAVE_CYCLES = 1.5
 """Cycles of an element that is stored apart from its neighbour."""
-MOST_TAPS = 40
+MOST_TAPS = 48
 """Taps of runs of a line, which are written out one by one."""
 
 

@@ -27,9 +27,9 @@ _SCALES = (
     "hoist-weight-zero-points", "split-groups", "flip-signs", "eliminate-dead-code",
 )  # fmt: skip
 _STORE = (
-    "im2col", "col2im", "fold-strides", "flatten-volumes", "separate-pools", "separate-averages", "separate-resizes",
-    "simplify-movement", *_CLEAN, "pair-channels", "round-products", "choose-layouts", "narrow-products",
-    "store-halves", "eliminate-dead-code", "reduce-rows", "stream-rows",
+    "col2im", "fold-constants", "im2col", "fold-strides", "flatten-volumes", "separate-pools", "separate-averages",
+    "separate-resizes", "simplify-movement", *_CLEAN, "pair-channels", "round-products", "choose-layouts",
+    "narrow-products", "store-halves", "eliminate-dead-code", "reduce-rows", "stream-rows",
 )  # fmt: skip
 _FULL = (
     *_CLEAN, "tabulate-extents", "widen-f16", *_RECOGNIZE, "inline-scalars", "canonicalize", *_INTEGERS, *_FUSE,

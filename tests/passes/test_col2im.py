@@ -31,7 +31,7 @@ def test_columns_mean_the_same(seed: int, preferred: bool, monkeypatch: pytest.M
     """Of weights that are constants, those columns alone that leave gaps, or are ``preferred`` to phases: of such
     small ones none are, unless it is said so."""
     if preferred:
-        monkeypatch.setattr(col2im, "_is_faster", lambda m, target: True)
+        monkeypatch.setattr(col2im, "_is_faster", lambda *args: True)
     rng = np.random.default_rng(seed)
     rank, groups = int(rng.integers(1, 4)), int(rng.choice([1, 1, 2, 3]))
     own, filters = (int(n) for n in rng.integers(1, 4, 2))
@@ -60,6 +60,36 @@ def test_columns_mean_the_same(seed: int, preferred: bool, monkeypatch: pytest.M
     assert any(isinstance(n.op, Conv) for n in graph.nodes) == (groups == 1 and (gaps or preferred))
     for name, value in graph.evaluate(inputs).items():
         np.testing.assert_allclose(value, before[name], rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("seed", range(32))
+def test_few_filters_mean_the_same(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the run, and constants where it is said that they take less."""
+    monkeypatch.setattr(col2im, "_is_faster", lambda *args: True)
+    rng = np.random.default_rng(seed)
+    rank, groups = int(rng.integers(1, 4)), int(rng.choice([1, 1, 2]))
+    kernel, dilations = rng.integers(2, 4, rank), rng.integers(1, 3, rank)
+    reach = (kernel - 1) * dilations
+    pads = [int(rng.integers(e + 1)) for e in (*reach, *reach)]
+    op = Conv((1,) * rank, tuple(pads), tuple(dilations.tolist()), groups)
+    graph = Graph("g")
+    spatial = [int(e) + int(rng.integers(1, 6)) for e in reach]
+    x = graph.value("x", TensorType(F32, (int(rng.integers(1, 3)), 32 * groups, *spatial)))
+    weights = rng.normal(size=(int(rng.integers(1, 3)) * groups, 32, *kernel)).astype(np.float32)
+    known, w = graph.constant("known", weights), graph.value("w", TensorType(F32, weights.shape))
+    (plain,) = op.infer(x.type, w.type)
+    beside = graph.value("beside", plain)
+    graph.inputs += [x, w, beside]
+    graph.outputs += graph.emit(op, [x, w], ["y"], extras=[beside], post={0: ADD})
+    graph.outputs += graph.emit(op, [x, known], ["y_known"], extras=[beside], post={0: ADD})
+    inputs = {v.name: rng.normal(size=v.shape).astype(np.float32) for v in graph.inputs}
+    before = graph.evaluate(inputs)
+    run_passes(graph, ["col2im"], target=resolve("x86-64-v3"))
+    graph.verify()
+    few = bool(2 * np.prod(spatial) * weights.shape[0] <= np.prod(plain.shape[2:]) * x.shape[1])
+    assert sum(isinstance(n.op, Col2Im) for n in graph.nodes) == few + (groups == 1)
+    for name, value in graph.evaluate(inputs).items():
+        np.testing.assert_allclose(value, before[name], rtol=1e-5, atol=1e-3)
 
 
 @pytest.mark.parametrize("target", ["generic", "native"])
@@ -108,6 +138,29 @@ def test_heads_of_few_channels(seed: int, target: str, tmp_path: Path) -> None:
     (tmp_path / "net.onnx").write_bytes(net.model(y).SerializeToString())
     found = check(tmp_path / "net.onnx", Options(target=target))
     assert found.ok, found
+
+
+@pytest.mark.parametrize("target", ["x86-64-v3", "native"])
+def test_few_filters_in_networks(target: str, tmp_path: Path) -> None:
+    """What is looked for in an image, which another branch makes of a second one; and a map of depth."""
+    n = Net(5)
+    image, looked_for = n.input(1, 3, 40, 44), n.input(1, 3, 18, 18)
+    weights = [(48, 3, 3, 3), (40, 48, 3, 3)]
+    branches = []
+    for x in (image, looked_for):
+        for shape in weights:
+            x = n("Relu", n.conv(x, shape, strides=[2, 2], pads=[1] * 4))
+        branches.append(x)
+    found = n("Sigmoid", n("Conv", *branches, n.weight(1)))
+    padded = n("Relu", n("Conv", *branches, pads=[2, 1, 2, 3]))
+    depth = n("Sigmoid", n.conv(n.conv(image, (64, 3, 3, 3), pads=[1] * 4), (1, 64, 3, 3), pads=[1] * 4))
+    wide = n("Tanh", n.conv(n("Abs", n.input(2, 40, 300)), (2, 40, 7), pads=[3, 3]))
+    (tmp_path / "net.onnx").write_bytes(n.model(found, padded, depth, wide).SerializeToString())
+    result = check(tmp_path / "net.onnx", Options(target=target))
+    assert result.ok, result
+    kernels = [s["kernel"] for s in result.report["steps"]]
+    assert "conv.generic" not in kernels
+    assert kernels.count("col2im.lines") >= 3
 
 
 @pytest.mark.parametrize(("channels", "filters", "kernel", "columns"), [
