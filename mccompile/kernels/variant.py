@@ -434,10 +434,11 @@ def lines_spread(before: Call, after: Call, target: Target) -> str:
 
 def _bytes_met(view: View, line: int) -> int:
     """Bytes of the lines of a cache that the elements of a view lie in, about: of every eighth float, half a line
-    each."""
+    each. Lines that have one element each are met once, however they are stored: of these, the elements count."""
     strides = view.axis_strides() if view.linear else ()
     steps = [abs(bound(s)) for s, e in zip(strides, view.shape, strict=False) if e != 1 and s != 0]
-    return bound(view.count) * min(min(steps, default=1) * view.dtype.nbytes, line)
+    apart = min(steps, default=1) * view.dtype.nbytes
+    return bound(view.count) * (apart if apart < line else view.dtype.nbytes)
 
 
 def not_plain_f32(node: Node, target: Target, operands: int | None = None, weights: int | None = None) -> str:

@@ -67,6 +67,17 @@ EXAMPLES = (
         "x86-64-v3",
     ),
     Example(
+        "hit: of a large result each element has a line of its own, whoever stores it",
+        """graph @g(%x: f32[1,3000,1], %u: f32[1,3000,84]) {
+          %a = map(%x) {expr={sigmoid(x0)}} : f32[1,3000,1]
+          %y = concat(%a, %u) {axis=2} : f32[1,3000,85]
+          return %y
+        }""",
+        (2, 1),
+        "",
+        "x86-64-v3",
+    ),
+    Example(
         "hit: maps read a split by its strides",
         """graph @g(%x: f32[2,6,3]) {
           %a, %b = split(%x) {axis=1, sizes=(2, 4)} : f32[2,2,3], f32[2,4,3]
