@@ -260,7 +260,11 @@ def _abs(dtype: DType, a: Range) -> Range:
 
 
 def _select(dtype: DType, condition: Range, a: Range, b: Range) -> Range:
-    return Range(np.minimum(a.low, b.low), np.maximum(a.high, b.high))
+    """One of two; which one, where the condition is known."""
+    never, always = condition.high == 0, condition.low > 0
+    low = np.where(never, b.low, np.where(always, a.low, np.minimum(a.low, b.low)))
+    high = np.where(never, b.high, np.where(always, a.high, np.maximum(a.high, b.high)))
+    return Range(low, high)
 
 
 def _mulhi(dtype: DType, a: Range, b: Range) -> Range:

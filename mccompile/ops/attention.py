@@ -27,6 +27,9 @@ class Attention(Op):
     the masks, which broadcast to it. ``weight``, if there is one, is what the softmax (its x0) becomes before it
     weighs the values. ``trans_q``, ``trans_k`` and ``trans_v`` say that the last two axes of an operand come the
     other way round.
+
+    With ``band`` (low, high) query i reads keys from i + low to i + high alone, those that there are, as if all other
+    scores were -inf: (-7, 0) are eight keys up to its own, (1 - M, N - M) what causal masks of M queries show.
     """
 
     name = "attention"
@@ -37,6 +40,7 @@ class Attention(Op):
     trans_k: bool = False
     trans_v: bool = False
     weight: ex.Expr | None = None
+    band: tuple[int, ...] = ()
 
     @property
     def makes_products(self) -> bool:
@@ -53,6 +57,8 @@ class Attention(Op):
             raise TypeRuleError(f"scores and weights must be of {q.dtype} and read the product and the softmax")
         if set().union(*map(ex.variables, bodies)) != {0, *range(FIRST_MASK, len(types))}:
             raise TypeRuleError("scores or weights must read each of the masks")
+        if self.band and (len(self.band) != 2 or self.band[0] > self.band[1]):
+            raise TypeRuleError(f"a band {self.band} is no pair of a lowest and a highest number")
         for m in masks:
             if m.rank > scores.rank or broadcast_shapes(scores.shape, m.shape) != scores.shape:
                 raise TypeRuleError(f"a mask {m} does not broadcast to scores {scores}")
@@ -102,6 +108,8 @@ class Attention(Op):
             return ex.evaluate(body, lambda i: first if i == 0 else known[i], wide)
 
         scores = applied(self.score, *self._first.evaluate(q, k))
+        if self.band:
+            scores = np.where(in_band(self.band, *scores.shape[-2:]), scores, scores.dtype.type(-np.inf))
         with np.errstate(invalid="ignore"):  # a row that is masked altogether is NaN
             (weights,) = Softmax(scores.ndim - 1).evaluate(scores)
         return self._second.evaluate(weights if self.weight is None else applied(self.weight, weights), v)
@@ -111,4 +119,25 @@ class Attention(Op):
         assert q is not None
         assert k is not None
         (scores,) = self._first.infer(q, k)
-        return self._first.macs(types[:2], [scores]) + self._second.macs([scores], results)
+        total = self._first.macs(types[:2], [scores]) + self._second.macs([scores], results)
+        if not self.band:
+            return total
+        queries, keys = scores.shape[-2:]
+        return total * keys_in_band(self.band, queries, keys) // (queries * keys)
+
+
+def in_band(band: Sequence[int], queries: int, keys: int) -> Array:
+    """Which keys each query reads, bool [queries, keys].
+
+    >>> in_band((-1, 0), 3, 4).astype(int).tolist()
+    [[1, 0, 0, 0], [1, 1, 0, 0], [0, 1, 1, 0]]
+    """
+    apart = np.arange(keys) - np.arange(queries)[:, None]
+    return np.asarray((band[0] <= apart) & (apart <= band[1]))
+
+
+def keys_in_band(band: Sequence[int], queries: int, keys: int) -> int:
+    """How many pairs of a query and a key that it reads there are: 5 in the example of `in_band`."""
+    rows = np.arange(queries)
+    ends = np.minimum(rows + band[1] + 1, keys)
+    return int(np.maximum(ends - np.maximum(rows + band[0], 0), 0).sum())

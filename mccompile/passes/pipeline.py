@@ -8,9 +8,9 @@ _GROUPS = ("fuse-groups", "split-batches", "move-maps-over-movement", "move-maps
 _FUSE = (
     "move-maps-over-movement", "fold-pads", "fold-affine", "compose-products", "fold-affine-before",
     "merge-summed-convolutions", *_CHANNELS, *_GROUPS, "eliminate-dead-code", "recognize-attention",
-    "eliminate-dead-code", "fold-score-scales", "share-heads", "eliminate-dead-code", "fuse-prologues",
-    "recognize-activations", "enlarge-windows", "fuse-siblings", "compose-movement", "nest-concats",
-    "narrow-integers",
+    "eliminate-dead-code", "fold-score-scales", "share-heads", "eliminate-dead-code", "band-attention",
+    "eliminate-dead-code", "fuse-prologues", "recognize-activations", "enlarge-windows", "fuse-siblings",
+    "compose-movement", "nest-concats", "narrow-integers",
 )  # fmt: skip
 _RECOGNIZE = (
     "simplify-movement", "fold-constants", "recognize-recurrent", "fold-space-to-depth", "recognize-normalization",

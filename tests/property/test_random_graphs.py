@@ -57,9 +57,10 @@ OF_QUANTISED_NETWORKS = (
 """Passes that look for bytes that stand for floats, of which random graphs have none; quantised networks are judged
 layer by layer (tests/check/test_ties.py), and these passes one by one (the .mcir files of tests/passes)."""
 
-BEHIND_OTHERS = ("store-halves", "fold-score-scales", "share-heads", "round-products")
+BEHIND_OTHERS = ("store-halves", "band-attention", "fold-score-scales", "share-heads", "round-products")
 """Passes that look for what others write: rounded operands (tests/passes/store_halves.mcir), attention
-(fold_score_scales.mcir, share_heads.mcir), and products in one map with sums and steps (round_products.mcir)."""
+(band_attention.mcir, fold_score_scales.mcir, share_heads.mcir), and products in one map with sums and steps
+(round_products.mcir)."""
 
 HALF_CONSTANTS_ROUNDED = 4e-3
 """The same where a constant may be f16, as `NARROWING` makes them here, or what it is multiplied by."""

@@ -177,13 +177,13 @@ class AttentionVector(Variant):
         batches, keys, length, width = extents(node)
         queries = node.result.shape[-2]
         found = []
-        least = bound(queries) if _few(queries, length, target) else 1  # each key is read once
+        least = bound(queries) if not op.band and _few(queries, length, target) else 1  # each key is read once
         for rows in (r for r in range(least, min(queries, MAX_ROWS) + 1) if fits(r, 1, target)):
             down = segments(queries, rows)
             parts = [_along(rows, down, keys, length, target), _along(rows, down, width, keys, target)]
             found.append((parts[0][0] + parts[1][0], -rows, parts[0][1], parts[1][1]))
         cycles, rows, *vectors = min(found)
-        if not (op.trans_k and _few(queries, length, target)):
+        if op.band or not (op.trans_k and _few(queries, length, target)):
             cycles += packing_cycles(length * keys, not op.trans_k)
         cycles += packing_cycles(keys * width, not op.trans_v)
         cycles += queries * -(-keys // lanes) * VECTOR_CYCLES
@@ -200,7 +200,7 @@ class AttentionVector(Variant):
         q, k, v = (swapped(x) if flag else x for x, flag in zip((q, k, v), flags, strict=True))
         extras = [b.read(e).broadcast(result.shape) for e in node.extras]
         direct = read_in_place(v, -(-bound(q.shape[-2]) // tile.rows), b.target)
-        near = _few(q.shape[-2], length, b.target) and _side_by_side(q, k)
+        near = not op.band and _few(q.shape[-2], length, b.target) and _side_by_side(q, k)
         early = near and direct and bound(keys) * width * F32.nbytes <= b.target.machine.l2 // 2
         tile = replace(tile, direct=direct, near=near, early=early)
         scratch = b.scratch(tile.scratch(keys, length, width), F32)
