@@ -18,6 +18,7 @@ from mccompile.codegen.code import Code
 from mccompile.ir.dims import varies
 from mccompile.ir.types import F32
 from mccompile.ir.vector import V
+from mccompile.kernels.model.tiles import Segment
 from mccompile.kernels.movement import Way, lanes_of, movement
 
 Place = tuple[int, int]
@@ -34,6 +35,8 @@ class Moves:
     x: BoundView
     y: BoundView
     lanes: int
+    shared_out: bool = False
+    """Whether threads share the squares of a plane."""
 
     @property
     def c(self) -> str:
@@ -70,6 +73,16 @@ class Moves:
         """``count`` elements as whole vectors and the rest."""
         whole, rest = divmod(count, self.lanes)
         return [*[self.lanes] * whole, *([rest] if rest else [])]
+
+    def covered(self, strips: Sequence[Segment]) -> list[Segment]:
+        """Strips of an axis of squares, the last of which is a whole vector that covers again what lies in front of
+        it: 56 bytes are vectors at 0, 16, 32 and 40. Vectors of floats may have lanes left out instead; threads
+        write elements of their own alone."""
+        *before, last = strips
+        known = not varies([last.start, last.stop])
+        if self._floats or self.shared_out or not before or not known or last.size >= self.lanes:
+            return list(strips)
+        return [*before, Segment(last.stop - self.lanes, last.stop, self.lanes)]
 
     @property
     def x_pitch(self) -> int | str:
@@ -175,4 +188,5 @@ def moves(context: KernelContext, lanes: int) -> Moves:
         return Moves((Way.ROWS if run else Way.PLAIN).value, x, y, 0)
     m = movement(x.view, y.view, lanes)
     source, result = BoundView(x.name, m.source, uses=x.uses), BoundView(y.name, m.result, uses=y.uses)
-    return Moves(m.way.value, source, result, lanes_of(y.dtype, lanes))
+    parts = context.call.parts
+    return Moves(m.way.value, source, result, lanes_of(y.dtype, lanes), parts is not None and parts.loop == "n")

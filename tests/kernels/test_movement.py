@@ -83,6 +83,7 @@ OTHERS = (TensorProto.UINT8, TensorProto.FLOAT16, TensorProto.INT32, TensorProto
 """Elements of each size that are moved as bits."""
 OTHER_NETS: list[Build] = [
     *(transposed((a, b), (1, 0)) for a in (2, 3, 7, 16, 33, 79) for b in (3, 8, 17, 64)),
+    *(transposed((2, a, b), (0, 2, 1)) for a, b in ((56, 56), (20, 72), (31, 47))),  # last squares overlap
     *(shuffled(3, g, c) for g in (2, 3, 4, 5) for c in (3, 16, 37)),
     transposed((2, 19, 3, 17), (3, 1, 0, 2)),
     transposed((2, 40, 4, 9), (0, 3, 2, 1)),
