@@ -186,6 +186,11 @@ class Op:
         return None
 
     @property
+    def times(self) -> tuple[int, ...]:
+        """How often each element of operand 0 comes along each axis, if it repeats elements and does nothing else."""
+        return ()
+
+    @property
     def selects(self) -> bool:
         """Whether every element of result 0 is one of operand 0, unchanged."""
         return False

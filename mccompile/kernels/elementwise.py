@@ -7,10 +7,12 @@ from collections.abc import Container, Mapping
 import numpy as np
 
 from mccompile.ir import expr as ex
+from mccompile.ir.dims import bound
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call
 from mccompile.ir.types import BOOL, F32, I8, I16, I32, U8, U16
 from mccompile.ir.vector import is_direct
+from mccompile.ir.views import View
 from mccompile.kernels.model.lanes import half_cycles, halves, refusal, scalar_cycles, vector_cycles
 from mccompile.kernels.model.parts import Turns, axes
 from mccompile.kernels.model.traffic import moved
@@ -29,6 +31,10 @@ _ONE_BYTE_CYCLES = 1.5
 """Of one that is looked up by itself."""
 _TABLE_CYCLES = 50
 """Of a table that is not in the first cache yet."""
+
+
+COPIED_LINE_CYCLES, COPIED_VECTOR_CYCLES = 2.0, 2.5
+"""Of a line that is copied, and of each vector of it (Zen 4: 12 for a line of 81 floats)."""
 
 
 class _Map(Variant):
@@ -115,7 +121,7 @@ class MapVector(_Map):
     def refuses(self, before: Call, after: Call, target: Target) -> str:
         if any(v is not None and not is_direct(v.dtype) for v in (*before.inputs, *before.results)):
             return "map.vector wants its masks and halves as they are"
-        return lines_broken(before, after)
+        return lines_broken(before, after) or _lines_shortened(before, after, target)
 
 
 class MapBytes(_Map):
@@ -174,6 +180,28 @@ def tabulated(e: ex.Expr) -> ex.Lookup:
 def _stored_last(value: Value) -> int:
     axis = innermost(value)
     return value.shape[axis] if axis >= 0 else 1
+
+
+def _lines_shortened(before: Call, after: Call, target: Target) -> str:
+    """Why a map over shorter lines would take longer than a copy that spares it these: most lanes would be left out,
+    as of lines of two, which an image has whose pixels each come twice."""
+    if target.compact or not target.spare_memory:
+        return ""
+    assert isinstance(after.op, Map)
+    bodies = (after.op.expr, *(body for _, body in (*after.pre, *after.post)))
+    one = vector_cycles(bodies, target.vector_bytes) + len(after.inputs) + 1
+    lines, short = _lines(after.results[0], target.lanes)
+    _, whole = _lines(before.results[0], target.lanes)
+    if (short - whole) * one > lines * COPIED_LINE_CYCLES + whole * COPIED_VECTOR_CYCLES:
+        return f"{after.kernel} would leave out most lanes of its vectors"
+    return ""
+
+
+def _lines(y: View, lanes: int) -> tuple[float, float]:
+    """How many lines a view has, and how many vectors these take."""
+    line = bound(y.shape[-1]) if y.rank else 1
+    lines = bound(y.count) / max(line, 1)
+    return lines, lines * -(-line // lanes)
 
 
 def _far_operands(node: Node) -> str:

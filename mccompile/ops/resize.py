@@ -121,6 +121,10 @@ class Repeat(Movement):
 
     counts: tuple[int, ...]
 
+    @property
+    def times(self) -> tuple[int, ...]:
+        return self.counts
+
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
         (x,) = types
         assert x is not None

@@ -26,6 +26,10 @@ class Tile(Movement):
 
     repeats: tuple[int, ...]
 
+    @property
+    def times(self) -> tuple[int, ...]:
+        return self.repeats
+
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
         (x,) = types
         assert x is not None

@@ -1,4 +1,5 @@
-"""Moves a `map` before the transpose, concat, pad or copy it reads, to where it becomes part of another kernel."""
+"""Moves a `map` before the transpose, concat, pad or copy it reads, to where it becomes part of another kernel, and
+before what repeats elements, where it has fewer of them."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ import numpy as np
 from mccompile.ir import expr as ex
 from mccompile.ir.dims import bound, varies
 from mccompile.ir.graph import Graph, Node, Value
-from mccompile.ir.op import Kind
+from mccompile.ir.op import Kind, Op
 from mccompile.ir.types import Shape
 from mccompile.ops.concat import Concat
 from mccompile.ops.pad import Pad
@@ -20,6 +21,7 @@ from mccompile.passes.analysis.movement import reorders
 from mccompile.passes.manager import Remarks
 from mccompile.passes.rewrite.patterns import is_plain
 from mccompile.passes.rewrite.rewriter import Rewriter
+from mccompile.targets.target import Target
 
 LAUNCH_BYTES = 512
 """Memory traffic that takes as long as the call of one more kernel."""
@@ -27,8 +29,9 @@ LAUNCH_BYTES = 512
 Operands = list[Value | None]
 
 
-def run(graph: Graph, remarks: Remarks) -> int:
-    """Compute before moving where that makes a map part of the kernel before it, or saves moving padding. Exact.
+def run(graph: Graph, remarks: Remarks, target: Target) -> int:
+    """Compute before moving where that makes a map part of the kernel before it, saves moving padding, or computes of
+    each element once what would be repeated. Exact.
 
     A map behind a join becomes one per part if the kernels that it becomes part of save more than the others cost.
     """
@@ -36,7 +39,8 @@ def run(graph: Graph, remarks: Remarks) -> int:
     while True:
         found = Remarks()
         r = Rewriter(graph)
-        moved = sum(_move(r, node, found) for node in r.nodes() if node.op.elementwise is not None and is_plain(node))
+        maps = (node for node in r.nodes() if node.op.elementwise is not None and is_plain(node))
+        moved = sum(_move(r, node, found, target.spare_memory) for node in maps)
         r.finish()
         seen.lines += [line for line in found.lines if line not in seen.lines]
         changes += moved
@@ -45,14 +49,14 @@ def run(graph: Graph, remarks: Remarks) -> int:
             return changes
 
 
-def _move(r: Rewriter, node: Node, remarks: Remarks) -> int:
-    """Move ``node`` before one of the movements it reads."""
+def _move(r: Rewriter, node: Node, remarks: Remarks, spare: bool) -> int:
+    """Move ``node`` before one of the movements it reads; ``spare``: there is memory for what is repeated later."""
     for value in dict.fromkeys(node.operands):
         movement = r.producer(value)
         if value is None or movement is None or not reorders(movement.op):
             continue
         what = f"moved {node.where} before {movement.where}"
-        found = _obstacle(r, node, movement, value) or _operands(r, node, movement, value)
+        found = _obstacle(r, node, movement, value, spare) or _operands(r, node, movement, value)
         if isinstance(found, str):
             remarks.miss(what, found)
             continue
@@ -62,7 +66,7 @@ def _move(r: Rewriter, node: Node, remarks: Remarks) -> int:
     return 0
 
 
-def _obstacle(r: Rewriter, node: Node, movement: Node, value: Value) -> str:
+def _obstacle(r: Rewriter, node: Node, movement: Node, value: Value, spare: bool) -> str:
     if not is_plain(movement) or value.shape != node.result.shape:
         return "the map or the movement does more than that"
     joins = isinstance(movement.op, Concat)
@@ -75,7 +79,7 @@ def _obstacle(r: Rewriter, node: Node, movement: Node, value: Value) -> str:
     reached = [_reaches(r, v) for v in movement.inputs]
     if joins:
         return _does_not_pay(movement, reached)
-    if not any(reached) and not isinstance(movement.op, Pad):
+    if not any(reached) and not isinstance(movement.op, Pad) and not (spare and _times(movement.op)):
         return "it would become part of no kernel before it"
     return ""
 
@@ -109,8 +113,11 @@ def _operands(r: Rewriter, node: Node, movement: Node, value: Value) -> list[Ope
     if isinstance(movement.op, Transpose):
         return _turned(r, node, movement.op, source, value)
     op = movement.op
+    if times := _times(op):
+        scalars = all(v is value or (v is not None and _is_even(times, v)) for v in node.operands)
     if isinstance(op, Pad) and op.mode == "constant":
-        scalars = all(v is value or (v is not None and _is_even(op, v)) for v in node.operands)
+        padded = [lo or hi for lo, hi in zip(op.pads, op.pads[len(op.pads) // 2 :], strict=False)]
+        scalars = all(v is value or (v is not None and _is_even(padded, v)) for v in node.operands)
         if scalars and _padding(r.graph, node, op, value) is None:
             return "what it makes of the padding is not known"
     if not scalars:
@@ -122,11 +129,19 @@ def _operands(r: Rewriter, node: Node, movement: Node, value: Value) -> list[Ope
     return [[source if v is value else v for v in node.operands]]
 
 
-def _is_even(op: Pad, v: Value) -> bool:
-    """True for an operand that does not vary along the axes that are padded."""
-    rank = len(op.pads) // 2
-    padded = [a for a in range(rank) if op.pads[a] or op.pads[rank + a]]
-    return all(a < rank - len(v.shape) or v.shape[a - rank + len(v.shape)] == 1 for a in padded)
+def _times(op: Op) -> list[int]:
+    """By how much more than once elements come along each axis of an operator that repeats them; empty for others."""
+    times = op.times
+    if varies(times) or min(times, default=0) < 1 or max(times) < 2:
+        return []
+    return [n - 1 for n in times]
+
+
+def _is_even(changed: Sequence[int], v: Value) -> bool:
+    """True for an operand that does not vary along the axes that are padded, or repeated: where there is no 0."""
+    rank = len(changed)
+    axes = [a for a in range(rank) if changed[a]]
+    return all(a < rank - len(v.shape) or v.shape[a - rank + len(v.shape)] == 1 for a in axes)
 
 
 def _padding(graph: Graph, node: Node, pad: Pad, value: Value) -> float | None:
