@@ -8,7 +8,7 @@ import numpy as np
 
 from mccompile._dataclass import dataclass
 from mccompile.ir import expr as ex
-from mccompile.ir.dims import varies
+from mccompile.ir.dims import bound, varies
 from mccompile.ir.graph import Value
 from mccompile.ir.scalar import Array
 from mccompile.ops.folding import Arrays, Attributes, Folding, present
@@ -22,9 +22,19 @@ from mccompile.ops.take import Take, own_axis
 from mccompile.ops.transpose import Transpose
 
 MAX_WHOLE = 1 << 18
-"""The largest matrix, in elements, that is preferred to two shorter transforms. Measured on Zen 4: 512 real points
-take 0.37 of the time in two, 400 to 201 bins 0.55. What lies between two transforms of many frames is up to three
-times what the whole needs, but from 512 points on its matrix, 1 MB, would not be in a microcontroller."""
+"""The largest matrix, in elements, that is preferred to two shorter transforms whatever the frames. What lies between
+two transforms of many frames is up to three times what the whole needs, but from 512 points on its matrix, 1 MB,
+would not be in a microcontroller."""
+
+MIN_WHOLE = 1 << 15
+"""A larger matrix is no more preferred where what lies between two transforms takes less memory than it, and they
+make a third of the products. Measured on Zen 4: of 256 complex points one transform takes 0.18 of the time in two,
+50 of them 0.34, 50 of 400 real points to 201 bins 0.58."""
+
+BETWEEN = 4
+"""Elements that lie between two transforms for each point: of two steps, real and imaginary parts."""
+FEWER = 3
+"""Two transforms make so many times fewer products, or more rather: else their steps take what they save."""
 
 MAX_MATRIX = 1 << 26
 """The largest matrix at all, in elements."""
@@ -83,11 +93,19 @@ def _factors(length: int) -> tuple[int, int]:
     return first, length // first
 
 
+def _products_in_two(t: _Transform, parts: int) -> int:
+    """Products of one row by two shorter transforms (`_in_two`): those of n1 points n2 times, then the other way."""
+    n1, n2 = _factors(t.length)
+    return n2 * (n1 * parts) * (n1 * 2) + n1 * (n2 * 2) * (-(-t.bins // n1) * 2)
+
+
 def _transformed(n: Import, x: Value, t: _Transform, wanted: int, window: Array | None = None) -> Value:
     """[rows, bins, wanted] of x[rows, given, 1 or 2]."""
     rows, given, parts = x.shape
     matrix_elements = given * parts * t.bins * wanted
-    if matrix_elements > MAX_WHOLE and t.length <= MAX_MATRIX:
+    between = bound(rows) * t.length * BETWEEN
+    shorter = matrix_elements > max(between, MIN_WHOLE) and matrix_elements > FEWER * _products_in_two(t, parts)
+    if (matrix_elements > MAX_WHOLE or shorter) and t.length <= MAX_MATRIX:
         n1, n2 = _factors(t.length)
         in_two = n1 * n2 * 2 * -(-t.bins // n1) * 2
         if n1 >= 4 and in_two <= MAX_MATRIX:
