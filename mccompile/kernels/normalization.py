@@ -188,7 +188,7 @@ class SoftmaxVector(_RowsVector):
 
 
 class HardmaxVector(_RowsVector):
-    """Rows along the innermost axis."""
+    """Along rows, or with a row in each lane, where these lie side by side."""
 
     ops = ("softmax",)
     kernel = "softmax.hard"
@@ -201,8 +201,6 @@ class HardmaxVector(_RowsVector):
         assert isinstance(op, Softmax)
         if op.mode != "hard":
             return "no element stands for all others"
-        if normalised_axes(node) != (innermost(node.results[0]),):
-            return "a row is no line"
         if target.lanes < 2:
             return "of one lane it would be the plain loop"
         return super()._refusal(node, target)

@@ -211,6 +211,10 @@ SOFTMAXES = [
     *(hardmax((3, w)) for w in (2, 15, 16, 17, 64)),
     hardmax((2, 3, 70), tail="residual"),
     hardmax((7, 33), tail="clip"),
+    *(hardmax((5, w), axis=0) for w in (2, 16, 19, 70)),
+    hardmax((2, 7, 33), axis=1, tail="residual"),
+    hardmax((3, 4, 2, 16), axis=1, tail="clip"),
+    hardmax((6, 3, 5), axis=0),
 ]
 NORMALISATIONS = [
     *(layer_norm((3, w)) for w in WIDTHS if w > 3),

@@ -13,10 +13,12 @@ from tests.support.targets import WIDE, needs_target
 
 
 @pytest.mark.parametrize("target", WIDE)
+@pytest.mark.parametrize("across", [False, True])
 @pytest.mark.parametrize("count", [5, 16, 37, 200])
-def test_special_rows_are_those_of_the_plain_loop(target: str, count: int, tmp_path: Path) -> None:
+def test_special_rows_are_those_of_the_plain_loop(target: str, count: int, across: bool, tmp_path: Path) -> None:
+    """Rows, or columns, which are rows in lanes."""
     n = Net(0)
-    model = n.model(n("Hardmax", n.input(6, count)))
+    model = n.model(n("Hardmax", n.input(*((count, 6) if across else (6, count))), axis=0 if across else 1))
     x = np.zeros((6, count), np.float32)
     x[1, count - 1] = np.nan
     x[2, 0] = np.nan
@@ -28,7 +30,8 @@ def test_special_rows_are_those_of_the_plain_loop(target: str, count: int, tmp_p
         folder = tmp_path / kernel
         made = mccompile.compile(model, folder, target=needs_target(target), kernels={"softmax": kernel})
         assert [s["kernel"] for s in made.report["steps"]] == [kernel]
-        (found[kernel],) = mccompile.load(folder).run({"x0": x}).values()
+        (y,) = mccompile.load(folder).run({"x0": np.ascontiguousarray(x.T) if across else x}).values()
+        found[kernel] = y.T if across else y
     assert np.array_equal(*found.values())
     assert found["softmax.hard"].sum(axis=1).tolist() == [1, 0, 0, 1, 1, 1]
     assert found["softmax.hard"].argmax(axis=1).tolist() == [0, 0, 0, 0, count // 2, 1]
