@@ -33,6 +33,8 @@ _TABLE_CYCLES = 50
 """Of a table that is not in the first cache yet."""
 
 
+COPY_CYCLES = 100
+"""Of one more call, and of a buffer that is written and read again."""
 COPIED_LINE_CYCLES, COPIED_VECTOR_CYCLES = 2.0, 2.5
 """Of a line that is copied, and of each vector of it (Zen 4: 12 for a line of 81 floats)."""
 
@@ -192,7 +194,8 @@ def _lines_shortened(before: Call, after: Call, target: Target) -> str:
     one = vector_cycles(bodies, target.vector_bytes) + len(after.inputs) + 1
     lines, short = _lines(after.results[0], target.lanes)
     _, whole = _lines(before.results[0], target.lanes)
-    if (short - whole) * one > lines * COPIED_LINE_CYCLES + whole * COPIED_VECTOR_CYCLES:
+    copied = COPY_CYCLES + lines * COPIED_LINE_CYCLES + whole * COPIED_VECTOR_CYCLES
+    if (short - whole) * one > copied:
         return f"{after.kernel} would leave out most lanes of its vectors"
     return ""
 
