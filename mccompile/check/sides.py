@@ -4,22 +4,28 @@ order or precision.
 Worked example: 50, 75 and 125 by the weight 0.01 are 2.5 in steps of 1, which is a tie. In float32 the sum is 2.5 or
 2.4999998, by the order, and so it is in float64: that the two agree says nothing of what the C gives. Where operands
 are 2^-21 more in one evaluation and 2^-21 less in another, the one gives 3, the other 2.
+
+So are functions of the C library, whose last places are not those of numpy: the largest tanh of a tensor is what the
+scale of all is made of, so that its last place may decide ties.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from mccompile.check.branches import Computed, computed
+from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node, Value, typed
+from mccompile.ir.scalar import FUNCTIONS
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 NUDGE = 2.0**-21
-"""By what part of them operands are changed: 8 units in the last place of a float32, as sums of many are off."""
+"""By what part of them operands are changed, and what functions give: 8 units in the last place of a float32, as sums
+of many are off."""
 
 DRAWS = 2
 """How many changes, each of them both ways: one may leave a sum nearly as it was, and then it does so both ways."""
@@ -47,7 +53,8 @@ def sides(
 def _nudged(
     graph: Graph, plain: Mapping[Value, Array], extents: Mapping[str, int], draw: int, nudge: float
 ) -> dict[str, Array]:
-    """The outputs where operands of sums are changed. What is as in the ``plain`` evaluation is taken from there."""
+    """The outputs where operands of sums are changed, and what functions of the C library are given and give. What is
+    as in the ``plain`` evaluation is taken from there."""
     rng = np.random.default_rng([draw, 5])
     values = {v: plain[v] for v in graph.inputs}
     for step in computed(graph, values, lambda g, v: plain[v] if v in plain else _wide(g, v)):
@@ -55,14 +62,19 @@ def _nudged(
         _hand_on(step, values)
         if step.taken is not None:
             continue
-        changed = _changed(node, values, rng, nudge) if _adds_up(node) else {}
+        of_library = _calls_library(node)
+        summed = node.operands if _adds_up(node) else node.inputs if of_library else ()
+        changed = _changed(summed, values, rng, nudge)
         read = (*node.inputs, *(v for v in step.graph.counts.values() if v in values))
-        if not changed and all(values[v] is plain.get(v) for v in read):
+        if not changed and not of_library and all(values[v] is plain.get(v) for v in read):
             values.update({v: plain[v] for v in node.results})
             continue
         known = step.graph.known_at(node, values, extents)
         results = node.evaluate({**values, **changed}, wide=True, extents=known)
-        for v, a in zip(node.results, results, strict=True):
+        given = dict(zip(node.results, results, strict=True))
+        if of_library:
+            given |= _changed(node.results, given, rng, nudge)
+        for v, a in given.items():
             values[v] = plain[v] if v in plain and np.array_equal(a, plain[v]) else a
     return {v.name: values[v] for v in graph.outputs}
 
@@ -83,9 +95,15 @@ def _adds_up(node: Node) -> bool:
     return node.op.elementwise is None and not node.op.hands_on and not node.regions
 
 
+def _calls_library(node: Node) -> bool:
+    """Whether an expression of a node has a function of the C library."""
+    bodies = (node.op.elementwise, *node.pre.values(), *node.post.values())
+    return any(FUNCTIONS[name].ulp for body in bodies if body is not None for name in ex.functions(body))
+
+
 def _changed(
-    node: Node, values: Mapping[Value, Array], rng: np.random.Generator, nudge: float
+    changing: Iterable[Value | None], values: Mapping[Value, Array], rng: np.random.Generator, nudge: float
 ) -> dict[Value, Array]:
-    """The operands that are floats, each element more or less by a part of it."""
-    floats = dict.fromkeys(v for v in node.operands if v is not None and v.dtype.is_float)
+    """Those that are floats, each element more or less by a part of it."""
+    floats = dict.fromkeys(v for v in changing if v is not None and v.dtype.is_float)
     return {v: values[v] * (1 + nudge * rng.choice([-1.0, 1.0], values[v].shape)) for v in floats}

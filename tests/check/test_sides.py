@@ -67,6 +67,33 @@ def test_what_is_no_tie_is_sure(tmp_path: Path) -> None:
     assert np.mean(apart > 0) < 0.1
 
 
+@pytest.mark.parametrize(
+    ("function", "level", "unsure"),
+    [("Tanh", "O0", True), ("Tanh", "O2", True), ("Sigmoid", "O2", True), ("Relu", "O2", False)],
+)
+def test_the_last_place_of_a_function_of_the_library_may_decide_a_tie(
+    function: str, level: str, unsure: bool, tmp_path: Path
+) -> None:
+    """Bytes of what a function makes of sums of bytes; the largest of it is what their scale is made of."""
+    weights = {"w": np.random.default_rng(3).integers(-128, 128, (64, 4, 3)).astype(np.int8), "k": np.float32(1e-5)}
+    nodes = [
+        helper.make_node("ConvInteger", ["x", "w"], ["c"]),
+        helper.make_node("Cast", ["c"], ["f"], to=TensorProto.FLOAT),
+        helper.make_node("Mul", ["f", "k"], ["m"]),
+        helper.make_node(function, ["m"], ["t"]),
+        helper.make_node("DynamicQuantizeLinear", ["t"], ["q", "s", "z"]),
+    ]
+    arrays = {n: np.asarray(a) for n, a in weights.items()}
+    inputs, outputs = {"x": (TensorProto.UINT8, [1, 4, 1002])}, {"q": (TensorProto.UINT8, [1, 64, 1000])}
+    model = save(tmp_path / "net.onnx", nodes, inputs, outputs, arrays, opset=19)
+    c = compile_to(model, tmp_path / "out", Options(target="generic", opt_level=level))
+    given = {"x": np.random.default_rng(0).integers(0, 256, (1, 4, 1002)).astype(np.uint8)}
+    found = [side["q"].astype(int) for side in sides(c.graph, given, {})]
+    apart = np.max(found, axis=0) - np.min(found, axis=0)
+    assert apart.max() == unsure
+    assert np.mean(apart > 0) < 0.01
+
+
 def test_integers_may_be_off_by_their_own_noise_and_no_more() -> None:
     want, noise = np.array([5, 5, 5], np.uint8), np.array([0.0, 1.0, 1.0])
     expected = Expected({"y": want}, {"y": noise})
