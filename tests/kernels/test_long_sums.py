@@ -122,8 +122,9 @@ def averaged(kernel: Sequence[int]) -> Callable[[Net], str]:
 
 
 def transposed(channels: int, kernel: Sequence[int]) -> Callable[[Net], str]:
-    shape = (1, channels, *(k + 1 for k in kernel))
-    return lambda n: n("ConvTranspose", n.input(*shape), n.weight(channels, 2, *kernel))
+    """Of so many channels in each of two groups: few filters in one are a product."""
+    shape = (1, 2 * channels, *(k + 1 for k in kernel))
+    return lambda n: n("ConvTranspose", n.input(*shape), n.weight(2 * channels, 2, *kernel), group=2)
 
 
 SAME: dict[str, Any] = {"pads": [1] * 4}

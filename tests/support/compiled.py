@@ -25,8 +25,8 @@ def compiled_graph(graph: Graph, level: str, name: str, seed: int = 0, target: s
 
 
 def keep_layouts(c: Compilation) -> None:
-    """Leave every value stored as the network has it."""
-    passes = tuple(p for p in PIPELINES[c.options.opt_level] if p != "choose-layouts")
+    """Leave every value stored as the network has it, and convolutions as they are, for whose kernels it asks."""
+    passes = tuple(p for p in PIPELINES[c.options.opt_level] if p not in ("choose-layouts", "col2im"))
     c.options = replace(c.options, passes=passes)
 
 
