@@ -35,3 +35,14 @@ def test_special_rows_are_those_of_the_plain_loop(target: str, count: int, acros
     assert np.array_equal(*found.values())
     assert found["softmax.hard"].sum(axis=1).tolist() == [1, 0, 0, 1, 1, 1]
     assert found["softmax.hard"].argmax(axis=1).tolist() == [0, 0, 0, 0, count // 2, 1]
+
+
+@pytest.mark.parametrize("shape", [(5, 1), (1, 5), (3, 1, 40), (40, 1), (2, 40, 1)])
+def test_rows_of_one_element_are_ones(shape: tuple[int, ...], tmp_path: Path) -> None:
+    for axis in range(len(shape)):
+        n = Net(0)
+        model = n.model(n("Hardmax", n.input(*shape), axis=axis))
+        x = np.random.default_rng(axis).standard_normal(shape).astype(np.float32)
+        mccompile.compile(model, tmp_path / f"{axis}", target=needs_target("x86-64-v3"))
+        (y,) = mccompile.load(tmp_path / f"{axis}").run({"x0": x}).values()
+        assert np.array_equal(y, (x == x.max(axis=axis, keepdims=True)).astype(np.float32))
