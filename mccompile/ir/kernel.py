@@ -105,14 +105,20 @@ class Call:
     def inputs(self) -> tuple[View | None, ...]:
         return self.reads + self.extras
 
-    def behind(self, buffer: Buffer) -> int | None:
-        """How many bytes behind the beginning of results[0]'s buffer ``buffer`` may begin though they overlap, by
-        what is offered for all the inputs that read it; None where nothing is."""
-        distances = dict(self.near)
-        read = [i for i, v in enumerate(self.inputs) if v is not None and v.buffer is buffer]
-        if not read or len(self.results) != 1 or self.results[0].buffer is buffer:
-            return None
-        return max(distances[i] for i in read) if all(i in distances for i in read) else None
+    @property
+    def overlaps(self) -> dict[Buffer, int]:
+        """The buffers that may lie over that of results[0], and how many bytes behind its beginning: those of which
+        something is offered for all the inputs that read them."""
+        if not self.near or len(self.results) != 1:
+            return {}
+        offered = {i for i, _ in self.near}
+        apart = {v.buffer for i, v in enumerate(self.inputs) if v is not None and i not in offered}
+        found: dict[Buffer, int] = {}
+        for i, distance in self.near:
+            v = self.inputs[i]
+            if v is not None and v.buffer not in apart and v.buffer is not self.results[0].buffer:
+                found[v.buffer] = max(distance, found.get(v.buffer, 0))
+        return found
 
     @property
     def trusted(self) -> tuple[Buffer, ...]:

@@ -87,7 +87,7 @@ def _with_scratch_of_its_own(steps: Sequence[Call | Fill], after: Sequence[Call 
 def _moves_state(call: Call, state: Mapping[Buffer, Buffer]) -> bool:
     """Whether a call writes what state is next over what it is, as its order of work allows."""
     given = state.get(call.results[0].buffer)
-    return given is not None and call.behind(given) is not None
+    return given is not None and given in call.overlaps
 
 
 def pitch(scratch: Buffer) -> int:

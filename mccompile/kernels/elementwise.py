@@ -31,8 +31,6 @@ _ONE_BYTE_CYCLES = 1.5
 """Of one that is looked up by itself."""
 _TABLE_CYCLES = 50
 """Of a table that is not in the first cache yet."""
-
-
 COPY_CYCLES = 100
 """Of one more call, and of a buffer that is written and read again."""
 COPIED_LINE_CYCLES, COPIED_VECTOR_CYCLES = 2.0, 2.5

@@ -256,7 +256,7 @@ def _follows(program: Program, steps: list[Call | Fill], t: int, result: Buffer,
     step = steps[t] if 0 <= t < len(steps) else None
     if not isinstance(step, Call) or step.results[0].buffer is not result:
         return False
-    distance = step.behind(operand)
+    distance = step.overlaps.get(operand)
     return distance is not None and _span(program, operand)[0] >= _span(program, result)[0] + distance
 
 

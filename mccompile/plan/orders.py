@@ -245,9 +245,8 @@ def _offer(members: list[Step], number: dict[Buffer, int]) -> Offer:
     for b in _alone(call, call.inplace):
         if (b.type.dtype, b.nbytes) == (result.type.dtype, result.nbytes):
             shared[b] = result.nbytes
-    for b in _alone(call, tuple(i for i, _ in call.near)):
-        distance = call.behind(b)
-        if distance is not None:
+    for b, distance in call.overlaps.items():
+        if b.space == "arena":
             diagonal = min(b.nbytes, result.nbytes, result.nbytes - distance)
             shared[b] = max(shared.get(b, 0), diagonal)
     return number[result], tuple((number[b], n) for b, n in shared.items() if b is not result and n > 0)

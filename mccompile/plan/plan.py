@@ -74,12 +74,11 @@ def near_offers(module: KernelModule, life: dict[Buffer, tuple[int, int]]) -> li
     """(operand, result, distance) where a call may write its result over what it has read of a dying operand."""
     offers = []
     for t, step in enumerate(module.body.linear()):
-        if not isinstance(step, Call) or not step.near:
+        if not isinstance(step, Call):
             continue
         result = step.results[0].buffer
-        for operand in dict.fromkeys(v.buffer for v in step.inputs if v is not None):
-            distance = step.behind(operand)
-            if distance is None or operand not in life or result not in life:
+        for operand, distance in step.overlaps.items():
+            if operand not in life or result not in life:
                 continue
             if life[result][0] == t and life[operand][1] == t + 1:
                 step_bytes = math.gcd(operand.align, result.align)  # both addresses are multiples of it

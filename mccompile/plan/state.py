@@ -69,7 +69,7 @@ def _over_itself(step: Step, kept: Buffer, given: Buffer) -> bool:
     read = [i for i, v in enumerate(step.inputs) if v is not None and v.buffer is given]
     if not read or len(step.results) != 1:
         return not read
-    if step.behind(given) == 0:
+    if step.overlaps.get(given) == 0:
         return True
     views = [step.inputs[i] for i in read]
     return all(i in step.inplace for i in read) and all(v and v.same_elements(step.results[0]) for v in views)
