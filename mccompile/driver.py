@@ -35,7 +35,7 @@ from mccompile.ir.limits import limited
 from mccompile.kernels.model.arithmetic import float_arithmetic
 from mccompile.onnxio import OnnxModel, read_model
 from mccompile.ops.held import HELD_IN
-from mccompile.passes.analysis.weight_forms import EVERY, named
+from mccompile.passes.analysis.weight_forms import EVERY, by_node, named
 from mccompile.passes.manager import exact_only, run_passes, with_plugins
 from mccompile.passes.pipeline import PIPELINES
 from mccompile.plan.regions import Work
@@ -179,8 +179,10 @@ def optimize(c: Compilation, observe: Observer = unobserved) -> None:
     require_products(c.target, c.options.precision)
     _note_threads(c)
     names = exact_only(names) if c.options.exact else names
-    forms = c.options.weights, c.options.precision
-    c.passes = run_passes(c.graph, names, observe, c.target, *forms, growth_factor(c.options))
+    weights, precision = (by_node(said, nodes_of(c)) for said in (c.options.weights, c.options.precision))
+    c.passes = run_passes(
+        c.graph, names, observe, c.target, weights, precision, growth_factor(c.options), c.options.kernels
+    )
 
 
 def require_nodes(c: Compilation, patterns: Iterable[str]) -> None:

@@ -58,9 +58,9 @@ Pass = Callable[..., int]
 """Changes the IR in place and returns the number of changes. Its docstring's first line is its help text.
 
 It is given the IR, the remarks, and by name what else its parameters ask for: the ``target``, the forms of
-``weights`` and the ``precision`` that are wanted, by what factor weights may grow (``growth``), ``analyses`` that
-other passes have asked for, and the ``whole`` graph, where it works on one inside of a node; on kernel IR the
-``judge`` (`mccompile.kernel_passes.rewrite.judge`).
+``weights`` and the ``precision`` that are wanted, by what factor weights may grow (``growth``), the ``kernels`` that
+users want for operators, ``analyses`` that other passes have asked for, and the ``whole`` graph, where it works on
+one inside of a node; on kernel IR the ``judge`` (`mccompile.kernel_passes.rewrite.judge`).
 """
 
 
@@ -145,14 +145,16 @@ def run_passes(
     weights: Mapping[str, str] | None = None,
     precision: Mapping[str, str] | None = None,
     growth: float = 1.0,
+    kernels: Mapping[str, str] | None = None,
 ) -> list[PassRecord]:
     """Run passes on a graph by name; see `run_listed`. ``target`` is for those that depend on one (default: generic),
     ``weights`` for that which stores weights as it says, ``precision`` for that which rounds what products read, but
-    where others are faster whose weights, all together, grow by a factor of ``growth`` at the most.
+    where others are faster whose weights, all together, grow by a factor of ``growth`` at the most. Passes that
+    compute an operator by others leave those alone that have one of ``kernels``.
     """
     given = {
         "target": target or resolve("generic"), "weights": weights or {}, "precision": precision or {},
-        "growth": growth, "analyses": Analyses(), "whole": graph,
+        "growth": growth, "kernels": kernels or {}, "analyses": Analyses(), "whole": graph,
     }  # fmt: skip
     return run_listed(passes(), graph, names, given, after)
 

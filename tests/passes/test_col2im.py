@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -109,6 +110,30 @@ def test_networks_of_such_convolutions(target: str, tmp_path: Path) -> None:
     kernels = {s["kernel"] for s in found.report["steps"]}
     assert ("conv_transpose.generic" in kernels) == (target == "generic")
     assert ("col2im.lines" in kernels) == (target != "generic")
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_kernels_and_precision_of_an_operator_that_a_pass_replaces(transposed: bool, tmp_path: Path) -> None:
+    """A kernel that is asked for is taken; what is said of an operator holds for the product that it becomes."""
+    n, path = Net(5), tmp_path / "net.onnx"
+    if transposed:
+        y = n("ConvTranspose", n.input(1, 32, 5, 7), n.weight(32, 8, 2, 2), strides=[3, 3])  # has gaps
+    else:
+        y = n("Conv", n.input(1, 64, 24, 24), n.weight(1, 64, 3, 3), pads=[1] * 4)
+    path.write_bytes(n.model(n("Sigmoid", y)).SerializeToString())
+    op = "conv_transpose" if transposed else "conv"
+
+    def steps(target: str = "x86-64-v3", **options: Mapping[str, str]) -> set[str]:
+        found = mccompile.compile(path, out_dir=tmp_path / "out", target=target, **options)
+        return {s["kernel"] for s in found.report["steps"]}
+
+    assert "col2im.lines" in steps()
+    assert f"{op}.generic" in steps(kernels={op: f"{op}.generic"})
+    assert "col2im.lines" in steps(kernels={"matmul": "matmul.generic"})
+    if transposed:  # the other's product is faster in f32
+        narrow = steps("x86-64-v4-bf16", precision={op: "bf16"})
+        assert "col2im.lines" in narrow
+        assert narrow != steps("x86-64-v4-bf16")
 
 
 def _head(rng: np.random.Generator) -> tuple[Net, str]:

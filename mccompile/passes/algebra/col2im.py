@@ -26,6 +26,7 @@ filter of 3 x 3 over 64 channels is a product of 9 rows, in which each pixel is 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -63,7 +64,7 @@ RELAYOUT_CYCLES = 0.5
 """Of an element that has to be copied into another order."""
 
 
-def run(graph: Graph, remarks: Remarks, target: Target) -> int:
+def run(graph: Graph, remarks: Remarks, target: Target, kernels: Mapping[str, str]) -> int:
     """Compute a transposed convolution by weights that are no constants, or of whose results some are met by no tap,
     or few have channels in common, as a product of two matrices whose columns are added up; so, too, a convolution
     with few filters. May change rounding: sums are taken in another order."""
@@ -82,7 +83,7 @@ def run(graph: Graph, remarks: Remarks, target: Target) -> int:
         Rule(what, Is(ConvTranspose, operands, "conv", plain=False), check, _rewrite),
         Rule(what, Is(Conv, operands, "conv", plain=False), check_conv, _rewrite_convolution),
     )
-    return apply_rules(graph, remarks, rules)
+    return apply_rules(graph, remarks, rules, kernels)
 
 
 def _check(m: Match, target: Target) -> Fail | None:

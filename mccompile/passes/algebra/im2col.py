@@ -14,6 +14,7 @@ Worked example: 8 filters of two channels by 3 x 3, and an image of 5 x 5 that i
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -39,13 +40,13 @@ MOST_BYTES = 4 << 20
 MOST_GROWTH = 16
 
 
-def run(graph: Graph, remarks: Remarks, target: Target) -> int:
+def run(graph: Graph, remarks: Remarks, target: Target, kernels: Mapping[str, str]) -> int:
     """Compute a convolution by weights that are no constants as a product of two matrices, the second of which holds
     what windows read. May change rounding: sums are taken in another order."""
     if not target.lanes or not target.spare_memory:
         remarks.miss("im2col", f"target {target.name} has no vectors, or no memory for columns")
         return 0
-    return apply_rules(graph, remarks, RULES)
+    return apply_rules(graph, remarks, RULES, kernels)
 
 
 def _check(m: Match) -> Fail | None:

@@ -15,7 +15,7 @@ Worked example: two columns of 8 bits with a scale each; the largest of a column
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 
 import numpy as np
@@ -60,6 +60,22 @@ def wanted(said: Mapping[str, str], names: Iterable[str], op: str) -> Form:
     """What was said of a node: the last of what names it, else of all."""
     found = [text for pattern, text in said.items() if pattern != EVERY and named(pattern, names, op)]
     return form_of(found[-1] if found else said.get(EVERY, "f32"))
+
+
+def by_node(said: Mapping[str, str], nodes: Sequence[tuple[tuple[str, ...], str]]) -> dict[str, str]:
+    """What was said of operators, said of their nodes, too, given by the names of each and its operator: passes may
+    compute one operator by others.
+
+    >>> by_node({"*": "i8", "conv": "f16"}, [(("first",), "conv"), (("sum",), "map")])
+    {'*': 'i8', 'conv': 'f16', 'first': 'f16'}
+    """
+    meant: dict[str, str] = {}
+    for pattern, form in said.items():
+        names = [name for origins, op in nodes if op == pattern for name in origins]
+        for name in (pattern, *names):
+            meant.pop(name, None)  # the last that was said holds
+            meant[name] = form
+    return meant
 
 
 @dataclass(frozen=True)

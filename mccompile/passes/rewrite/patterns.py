@@ -8,7 +8,7 @@ change the root alone, and what nothing reads any more goes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import TypeVar
 
@@ -167,11 +167,16 @@ class Rule:
     rewrite: Callable[[Match], None]
 
 
-def apply_rules(graph: Graph, remarks: Remarks, rules: Sequence[Rule]) -> int:
-    """Try the rules on every node, in order, again where one fired. A remark for each hit and each refused match."""
+def apply_rules(graph: Graph, remarks: Remarks, rules: Sequence[Rule], kernels: Collection[str] = ()) -> int:
+    """Try the rules on every node, in order, again where one fired. A remark for each hit and each refused match.
+
+    Nodes of operators for which users want one of their ``kernels`` stay as they are.
+    """
     r = Rewriter(graph)
     changes = 0
     for node in r.nodes():
+        if node.op.name in kernels:
+            continue
         fired = 0
         while fired < MAX_FIRED and not r.is_erased(node) and any(_try(rule, r, node, remarks) for rule in rules):
             fired += 1
