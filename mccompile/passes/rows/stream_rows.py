@@ -4,16 +4,19 @@ Worked example: a of 4 MB is the result of a convolution and read by another, an
 rows of a at once go to the third cache and come back, but for what the second one keeps. In strips each row is read
 while it is still near. That costs a call of both kernels for each strip, and a copy of the rows of a that the strip
 before has made and this one reads again (see `strips`). Strips are as high as fits, so that there is little of
-either.
+either. Where a is alive when most bytes are, its 4 MB are memory that the network does not need any more: strips that
+cost nothing are enough there.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import field
 
 from mccompile._dataclass import dataclass
-from mccompile.ir.graph import Graph, Node
+from mccompile.ir.dims import bound
+from mccompile.ir.graph import Graph, Node, Value
 from mccompile.kernels.model.costs import cheapest
 from mccompile.ops.concat import Concat
 from mccompile.ops.conv import Conv
@@ -33,16 +36,55 @@ CALL_CYCLES = 100
 ROOM = 0.75
 """What part of the second cache the rows between the operators of a region may take, with those around it."""
 WORTH = 0.975
-"""Strips must take less than this part of the cycles that the region takes as it is."""
+"""Strips must take less than this part of the cycles that the region takes as it is: each is more code."""
+FREE = 1.0
+"""The same of regions without which there is less alive at once, by `SAVED` at the least."""
+SAVED = 0.2
+"""What part of what is alive at once is worth the code of strips that save no time."""
+SAVED_BY_STEP = 12 << 10
+"""Bytes of it that each of their steps must save: a step is some 64 bytes of machine code."""
 
 
 def run(graph: Graph, remarks: Remarks, target: Target) -> int:
     """Compute chains of convolutions strip by strip of rows where values between them exceed the second cache and
-    the costs of kernels, copies and traffic say that it is faster. Exact."""
+    the costs of kernels, copies and traffic say that it is faster, or as fast and less memory is needed. Exact."""
     if not target.spare_memory or not target.lanes or not target.machine.l2:
         return 0
     costs = _Costs(target, graph)
-    return sum(_stream(graph, region, costs, remarks) for region in _best_cover(graph, costs))
+    cover = _best_cover(graph, costs)
+    alive = _alive(graph)
+    most = {region: max(alive[region.start : region.stop]) for region in cover}
+    covered = {i for region in cover for i in range(region.start, region.stop)}
+    left = max((size for i, size in enumerate(alive) if i not in covered), default=0)
+    refused = [region for region in cover if not _stream(graph, region, costs, remarks, WORTH)]
+    free = [region for region in refused if region in costs.free]
+    left = max([left, *(most[region] for region in refused if region not in free)])
+    changes = len(cover) - len(refused)
+    for region in sorted(free, key=lambda region: -most[region]):
+        if most[region] - left >= max(SAVED * most[region], SAVED_BY_STEP * costs.free[region]):
+            changes += _stream(graph, region, costs, remarks, FREE)
+        else:
+            remarks.miss(_title(region), "that is as fast, and little less would be alive at once")
+    return changes
+
+
+def _alive(graph: Graph) -> list[int]:
+    """Bytes of what is alive at each node; another shape of a value is not another value."""
+    whole: dict[Value, Value] = {}
+    for node in graph.nodes:
+        if node.op.keeps_order and node.operands[0] is not None:
+            whole[node.result] = whole.get(node.operands[0], node.operands[0])
+    spans: dict[Value, tuple[int, int]] = {}
+    for i, node in enumerate(graph.nodes):
+        for v in (*node.inputs, *node.results):
+            v = whole.get(v, v)
+            spans[v] = (spans.get(v, (i, i))[0], i)
+    change = [0] * (len(graph.nodes) + 1)
+    for v, (first, last) in spans.items():
+        if v not in graph.constants:
+            change[0 if v in graph.inputs else first] += bound(v.type.nbytes)
+            change[len(graph.nodes) if v in graph.outputs else last + 1] -= bound(v.type.nbytes)
+    return list(itertools.accumulate(change))[:-1]
 
 
 def _best_cover(graph: Graph, costs: _Costs) -> list[Region]:
@@ -64,9 +106,13 @@ def _best_cover(graph: Graph, costs: _Costs) -> list[Region]:
     return best[-1][1]
 
 
-def _stream(graph: Graph, region: Region, costs: _Costs, remarks: Remarks) -> bool:
-    """Put a region in strips if that pays."""
-    what = f"computed {region.what} in strips of rows"
+def _title(region: Region) -> str:
+    return f"computed {region.what} in strips of rows"
+
+
+def _stream(graph: Graph, region: Region, costs: _Costs, remarks: Remarks, worth: float) -> bool:
+    """Put a region in strips if these take less than a part of its cycles."""
+    what = _title(region)
     height = _height(region, costs.target)
     if height == 0:
         remarks.miss(what, "one row is too much for the second cache")
@@ -78,8 +124,11 @@ def _stream(graph: Graph, region: Region, costs: _Costs, remarks: Remarks) -> bo
     before = costs.of(region.nodes) + costs.returns(region)
     old = set(graph.nodes)
     after = sum(costs.in_strips(n, other) for n in other.graph.nodes if n not in old)
-    if after > WORTH * before:
-        remarks.miss(what, f"{height} rows at a time take {after:.0f} cycles, all of them {before:.0f}")
+    if after > worth * before:
+        if after <= FREE * before:
+            costs.free[region] = len(other.graph.nodes) - len(graph.nodes)
+        else:
+            remarks.miss(what, f"{height} rows at a time take {after:.0f} cycles, all of them {before:.0f}")
         return False
     graph.adopt(other.graph)
     saved = sum(v.type.nbytes for v in region.inner()) - working_bytes(region, height)
@@ -105,11 +154,13 @@ def _touched(region: Region, height: int) -> int:
 
 @dataclass
 class _Costs:
-    """Estimated cycles of nodes; equal ones are asked for once."""
+    """Estimated cycles of nodes; equal ones are asked for once. ``free``: regions that strips make no slower, and how
+    many steps they add."""
 
     target: Target
     graph: Graph
     known: dict[tuple[object, ...], float] = field(default_factory=dict)
+    free: dict[Region, int] = field(default_factory=dict)
 
     def of(self, nodes: Sequence[Node]) -> float:
         return sum(map(self.node, nodes))
