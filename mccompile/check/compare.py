@@ -76,6 +76,13 @@ def tolerances(want: Array, noise: Array | None = None, factor: float = 1.0) -> 
     return allowed if size.any() else np.maximum(allowed, OF_NOTHING)
 
 
+def limits(want: Array, noise: Array | None = None, factor: float = 1.0) -> Array:
+    """As `tolerances`, of each element of the reference, in its shape."""
+    axis = channel_axis(want.ndim)
+    allowed = tolerances(want, noise, factor).reshape([-1 if i == axis else 1 for i in range(want.ndim)])
+    return np.broadcast_to(allowed, want.shape)
+
+
 def allowances(want: Array, noise: Array | None = None, factor: float = 1.0) -> Array:
     """As `tolerances`, of integers the most that noise says of an element of each channel."""
     if want.dtype.kind == "f":
@@ -110,6 +117,7 @@ class Comparison:
             what agrees then says little.
         unsure: what noise allows, as a share of the largest value: 0.02 where the reference is 0.0025 from itself.
         nans: how many elements of the reference are NaN.
+        near: elements that differ where the floats that decide them are not sure enough to say which is right.
     """
 
     name: str
@@ -126,6 +134,7 @@ class Comparison:
     uniform: bool = False
     unsure: float = 0.0
     nans: int = 0
+    near: int = 0
 
     @property
     def ok(self) -> bool:
@@ -147,6 +156,8 @@ class Comparison:
         if not self.differing:
             said = f"error {self.error:.3g}, allowed {self.allowed:.3g}" if self.allowed else "equal"
             said += f"; all of it is {self.want:.9g}" if self.uniform else ""
+            if self.near:
+                said += f" but for {self.near} of {self.count} elements, decided by less than floats may be off"
             said += f"; {self.nans} of {self.count} elements are NaN in both" if self.nans else ""
             if self.unsure > DOUBT:
                 said += f"; small changes of weights move the reference, too: {self.unsure:.1%} of its largest value"
@@ -190,12 +201,10 @@ def compare(
     axis = channel_axis(want.ndim)
     unsure = 0.0
     if tolerance is None:
-        limit = tolerances(want, noise, factor)
+        limit = limits(want, noise, factor)
         largest = float(_channel_max(want, None)[0])
         if noise is not None and want.dtype.kind == "f" and largest:
             unsure = OF_NOISE * float(_channel_max(noise, None)[0]) / largest
-        limit = limit.reshape([-1 if i == axis else 1 for i in range(want.ndim)])
-        limit = np.broadcast_to(limit, want.shape)
     else:
         limit = tolerance.limits(want)
     error = _errors(got, want)

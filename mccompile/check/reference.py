@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from itertools import chain
 from pathlib import Path
@@ -12,6 +12,8 @@ import numpy as np
 
 from mccompile._dataclass import dataclass
 from mccompile.check.compare import OF_NOISE, Comparison, Tolerance, compare
+from mccompile.check.decided import deciding, noise_of
+from mccompile.check.factors import Factors
 from mccompile.check.saturation import UNSIGNED, exact_products, keep_exact
 from mccompile.importer.fixed import Fixed, FromDim, fixed_arrays, from_dims
 from mccompile.importer.labels import Legend, as_tensors
@@ -26,6 +28,7 @@ from mccompile.ir.types import TensorType
 from mccompile.onnxio import (
     Draw,
     OnnxModel,
+    OnnxNode,
     dtype_of_array,
     evaluate_model,
     extract_with_outputs,
@@ -75,12 +78,14 @@ class Expected:
     ) -> Comparison:
         """One value that was computed against what is expected of it."""
         want, noise = self.values[name], self.noise.get(name)
+        near = 0
         if got.shape == want.shape and got.dtype == want.dtype:
             if name in self.halves:
                 got, want = bf16_values(got), bf16_values(want)
             elif noise is not None and want.dtype.kind != "f":
-                want = np.where(np.abs(got.astype(np.float64) - want) <= noise, got, want)
-        return compare(name, got, want, noise, factor, tolerance)
+                within = (np.abs(got.astype(np.float64) - want) <= noise) & (got != want)
+                near, want = int(within.sum()), np.where(within, got, want)
+        return replace(compare(name, got, want, noise, factor, tolerance), near=near)
 
 
 @dataclass(frozen=True)
@@ -89,6 +94,9 @@ class OnnxRuntime:
     greatest distance from it is the noise: with all optimisations; with weights that are one unit in the last place
     off, which shows what is ill-conditioned; models with f16 in f32; sigmoids by their meaning; and sums of
     activations in f64. ``notes`` say what else is unlike the file.
+
+    Of outputs that floats decide, by the nodes of ``deciding``, the noise is that of the ``decided``, which are
+    multiplied by `Factors` where these are known.
 
     Inputs and outputs of text are bytes: ``texts`` has how many each element takes. Inputs that are ``sequences`` are
     the tensors of each.
@@ -109,6 +117,9 @@ class OnnxRuntime:
     texts: Mapping[str, int] = field(default_factory=dict)
     sequences: Sequence[str] = ()
     model: bytes = field(default=b"", repr=False)
+    deciding: Mapping[str, OnnxNode] = field(default_factory=dict)
+    known: Mapping[str, Array] = field(default_factory=dict)
+    factors: Callable[[str], float] = lambda name: 1.0
 
     def surer(self) -> OnnxRuntime:
         """The same judge with more draws of weights that are one unit off."""
@@ -120,15 +131,23 @@ class OnnxRuntime:
     def run(self, inputs: Mapping[str, Array]) -> Expected:
         """CompileError if onnxruntime cannot run the model on these inputs."""
         feeds = _feeds(inputs, self.fixed, self.extents, self.halves, self.texts, self.sequences)
+        operands = {name for node in self.deciding.values() for name in node.inputs}
+        asked = tuple(dict.fromkeys([*self.names, *sorted(operands - self.known.keys() - feeds.keys())]))
         try:
-            values = _values(self.plain, self.names, feeds, self.legends)
+            values = _values(self.plain, asked, feeds, self.legends)
         except Exception as e:
             raise _refused("onnxruntime", e) from e
         noise: dict[str, Array] = {}
         for session in self.others:
-            for name, array in _values_or_none(session, self.names, feeds, self.legends).items():
+            for name, array in _values_or_none(session, asked, feeds, self.legends).items():
                 if array.dtype.kind == "f" and array.shape == values[name].shape:
                     noise[name] = np.maximum(noise.get(name, 0.0), finite_distance(array, values[name]))
+        for name, node in self.deciding.items():
+            own = noise_of(node, {**self.known, **feeds, **values}, noise, self.factors(name))
+            if own is not None and own.size == values[name].size and values[name].dtype.kind != "f":
+                noise[name] = own.reshape(values[name].shape)
+        values = {name: values[name] for name in self.names}
+        noise = {name: a for name, a in noise.items() if name in values}
         halves = self.halves.intersection(values)
         for name in halves:
             noise[name] = noise.get(name, 0.0) + last_place(values[name])
@@ -229,7 +248,7 @@ def judge_of(path: Path, c: Compilation, inner: Sequence[str] = ()) -> Judge:
     texts = {n: ports[n].shape[-1] for n in c.interface.texts & ports.keys() - c.interface.legends.keys()}
     judge = replace(judge, texts=texts)
     if isinstance(judge, OnnxRuntime):  # a file need not say of what type its outputs are
-        judge = replace(judge, halves=judge.halves | c.interface.halves)
+        judge = replace(judge, halves=judge.halves | c.interface.halves, factors=Factors.of(c.graph))
     return Translated(judge, c.interface, outputs) if c.interface.changed else judge
 
 
@@ -254,6 +273,8 @@ def open_judge(
         draws: the inputs that random numbers became.
     """
     names = tuple(dict.fromkeys([*outputs, *inner]))
+    ports = _Ports.of(path, constants or {}, outputs)
+    inner = [*inner, *(n for n in ports.operands if n not in inner)]
     why = "onnxruntime is not installed"
     try:
         import onnxruntime
@@ -274,17 +295,16 @@ def open_judge(
             engine = f"onnxruntime {onnxruntime.__version__}"
             notes = () if data is asked or data is wide else (UNSIGNED,)
             notes = notes if plainly is None else (*notes, UNROUNDED)
-            ports = _Ports.of(path, constants or {})
             others = _others(onnxruntime, data)
             return OnnxRuntime(
                 engine, names, plain, others, ports.fixed, notes, ports.legends, ports.halves, ports.extents,
-                sequences=ports.sequences, model=data,
+                sequences=ports.sequences, model=data, deciding=ports.deciding, known=ports.known,
             )  # fmt: skip
     if draws:
         raise CompileError(f"a network whose random numbers are inputs needs onnxruntime to compare with: {why}")
     model = prepare(read_model(path), dims, input_shapes, constants).model
-    known = {o for node in model.graph.nodes for o in node.outputs} | set(outputs)
-    return OnnxReference(why, tuple(n for n in names if n in known), model)
+    left = {o for node in model.graph.nodes for o in node.outputs} | set(outputs)
+    return OnnxReference(why, tuple(n for n in names if n in left), model)
 
 
 def feeds_of(path: Path, c: Compilation, inputs: Mapping[str, Array]) -> dict[str, Any]:
@@ -297,19 +317,27 @@ def feeds_of(path: Path, c: Compilation, inputs: Mapping[str, Array]) -> dict[st
 
 @dataclass(frozen=True)
 class _Ports:
-    """What is to know of a model's inputs and outputs: see `OnnxRuntime`. The model itself, with its weights, is not
-    held."""
+    """What is to know of a model's inputs and outputs: see `OnnxRuntime`; ``operands`` are those of ``deciding`` that
+    are computed. The model itself, with its weights, is not held."""
 
     fixed: Mapping[str, Array]
     extents: Mapping[str, FromDim]
     halves: frozenset[str]
     legends: Mapping[str, Legend]
     sequences: tuple[str, ...]
+    deciding: Mapping[str, OnnxNode]
+    known: Mapping[str, Array]
+    operands: tuple[str, ...]
 
     @staticmethod
-    def of(path: Path, constants: Mapping[str, Fixed]) -> _Ports:
+    def of(path: Path, constants: Mapping[str, Fixed], outputs: Sequence[str] = ()) -> _Ports:
         graph = read_model(path).graph
+        decides = deciding(graph, outputs)
+        operands = {name for node in decides.values() for name in node.inputs}
         return _Ports(
+            deciding=decides,
+            known={name: graph.initializers[name] for name in operands & graph.initializers.keys()},
+            operands=tuple(o for n in graph.nodes for o in n.outputs if o in operands),
             fixed=fixed_arrays(graph.inputs, constants),
             extents=from_dims(graph, constants),
             halves=frozenset(v.name for v in (*graph.inputs, *graph.outputs) if v.dtype == "bf16"),

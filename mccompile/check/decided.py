@@ -1,0 +1,76 @@
+"""Integers and booleans that floats decide: where these are not surer than what decides, either is right.
+
+Worked example: onnxruntime has the scores 2.25, 2.24995 and 1.0 of three classes, in f32, and takes class 0. The
+model has them in f16, where both are 2.25 or the second is more: class 1 is as right, class 2 is not. So the noise of
+that integer is 1, as far as the classes that may win are from the one that did, and of an integer whose scores lie
+further apart it is 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from mccompile.check.compare import limits
+from mccompile.onnxio import OnnxGraph, OnnxNode
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+_LARGEST = {"ArgMax": 1.0, "ArgMin": -1.0}
+_COMPARING = frozenset({"Greater", "GreaterOrEqual", "Less", "LessOrEqual"})
+_ROUNDING = {"Cast": np.trunc, "Ceil": np.ceil, "Floor": np.floor, "Round": np.rint}
+_KEEPING = frozenset({"Cast", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
+"""What may lie between a decision and an output: elements stay in order, each as it was."""
+
+
+def deciding(graph: OnnxGraph, outputs: Iterable[str]) -> dict[str, OnnxNode]:
+    """By output, the node of the main graph whose operands, if they are floats, decide it."""
+    makers = {o: n for n in graph.nodes for o in n.outputs if n.domain == ""}
+    found = {}
+    for name in outputs:
+        node, cast = makers.get(name), None
+        while node is not None and node.op_type in _KEEPING:
+            cast = node if node.op_type == "Cast" else cast
+            node = makers.get(node.inputs[0])
+        decides = node is not None and node.op_type in _LARGEST.keys() | _COMPARING | _ROUNDING.keys()
+        last = node if decides else cast
+        if last is not None:
+            found[name] = last
+    return found
+
+
+def noise_of(node: OnnxNode, values: Mapping[str, Array], noise: Mapping[str, Array], factor: float) -> Array | None:
+    """How far each element that a node decides may be off, in the shape of its result; None where no floats decide.
+
+    ``values`` are its operands by name, ``noise`` that of those of which it is known, ``factor`` as `limits` has it.
+    """
+    operands = [values[name] for name in node.inputs if name in values]
+    if not operands or any(a.dtype.kind != "f" for a in operands):
+        return None
+    own = [limits(a, noise.get(name), factor) for name, a in zip(node.inputs, operands, strict=False)]
+    wide = [a.astype(np.float64) for a in operands]
+    with np.errstate(invalid="ignore"):
+        if node.op_type in _LARGEST:
+            return _of_place(_LARGEST[node.op_type] * wide[0], own[0], node)
+        if node.op_type in _COMPARING:
+            return (np.abs(wide[0] - wide[1]) <= own[0] + own[1]).astype(np.float64) if len(wide) == 2 else None
+        return _of_rounded(wide[0], own[0], _ROUNDING[node.op_type])
+
+
+def _of_rounded(x: Array, own: Array, rounded: Callable[[Array], Array]) -> Array:
+    """How far a number may be rounded from where it is rounded to: a whole one, which sums of whole ones are, is as
+    sure as these."""
+    apart = np.maximum(*(np.abs(rounded(x + sign * own) - rounded(x)) for sign in (1, -1)))
+    return np.nan_to_num(np.where(x == np.rint(x), 0.0, apart), posinf=0.0)
+
+
+def _of_place(scores: Array, own: Array, node: OnnxNode) -> Array:
+    """How far the places of what may be the largest score along an axis are from that of the largest, at most."""
+    axis = node.attrs.get("axis", 0)
+    assert isinstance(axis, int)
+    best = np.argmax(scores, axis=axis, keepdims=True)
+    least = np.take_along_axis(scores - own, best, axis)
+    places = np.arange(scores.shape[axis]).reshape([-1 if i == axis % scores.ndim else 1 for i in range(scores.ndim)])
+    return np.asarray(np.where(scores + own >= least, np.abs(places - best), 0.0).max(axis=axis, keepdims=True))
