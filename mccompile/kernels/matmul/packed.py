@@ -37,6 +37,9 @@ from mccompile.kernels.views.windows import tiles_distance
 from mccompile.ops.matmul import MatMul
 from mccompile.targets.target import Target
 
+BEHIND = 4
+"""Times the second cache that a chunk of rows may take which come from behind it."""
+
 
 class MatMulGeneric(Variant):
     ops = ("matmul",)
@@ -248,13 +251,16 @@ def _tiles_of_rows(p: PackedTile, y: View) -> list[tuple[int, Segment]]:
 def in_chunks(tile: Tile, left: View, target: Target) -> PackedTile:
     """The tile with chunks of rows of the operand [..., M, K] that fit a quarter of the second cache.
 
-    Where all rows fit half of it, weights are read once instead.
+    Where all rows fit half of it, weights are read once instead. Where tiles have few rows, their weights stay in it
+    from tile to tile, and rows come from behind it, once for each tile of columns (`_holds_weights`).
     """
     *shape, steps = map(bound, left.shape)
     row_bytes = steps * left.dtype.nbytes
     axis, inner = 0, math.prod(shape[1:])
     l2 = target.machine.l2
     room = l2 // 2 if shape[0] * inner * row_bytes <= l2 // 2 else l2 // 4
+    if _holds_weights(tile, steps, target):
+        room = BEHIND * l2
     while axis < left.rank - 2 and inner * row_bytes > room:
         axis += 1
         inner //= shape[axis]
@@ -262,6 +268,14 @@ def in_chunks(tile: Tile, left: View, target: Target) -> PackedTile:
     if axis == left.rank - 2:
         chunk = max(chunk // tile.rows, 1) * tile.rows
     return PackedTile(tile.rows, tile.vectors, tile.lanes, axis, min(chunk, shape[axis]))
+
+
+def _holds_weights(tile: Tile, steps: int, target: Target) -> bool:
+    """Whether half of the second cache holds the weights of a tile's columns, which its few rows use up faster than
+    the third one gives them at ease: 4 rows of AVX2 take 16 bytes a cycle."""
+    m = target.machine
+    rate = F32.nbytes * m.multiply_adds / tile.rows
+    return steps * tile.width * F32.nbytes <= m.l2 // 2 and rate > m.l3_rate / 2
 
 
 def in_depth(tile: PackedTile, left: View, columns: int, target: Target) -> PackedTile:
