@@ -36,7 +36,7 @@ def cell(
     name += "_peepholes" * peepholes + "_made" * made + "".join(f"_{n}" for n in lengths or ())
     scaled = op == "GRU" and not attrs.get("linear_before_reset")
     kernel = "gru.scaled" if scaled else f"{op.lower()}.vector"
-    tolerance = TOLERANCE if hidden < 1000 else 2 * TOLERANCE  # of sums of as many, without FMA
+    tolerance = TOLERANCE if hidden < 500 else 2 * TOLERANCE  # of sums of as many, without FMA
     return VariantCase(name, kernel, build, tolerance=tolerance)
 
 
