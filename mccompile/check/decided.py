@@ -1,4 +1,4 @@
-"""Integers and booleans that floats decide: where these are not surer than what decides, either is right.
+"""Integers, booleans and masks that floats decide: where these are not surer than what decides, either is right.
 
 Worked example: onnxruntime has the scores 2.25, 2.24995 and 1.0 of three classes, in f32, and takes class 0. The
 model has them in f16, where both are 2.25 or the second is more: class 1 is as right, class 2 is not. So the noise of
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from mccompile.check.compare import limits
-from mccompile.onnxio import OnnxGraph, OnnxNode
+from mccompile.onnxio import OnnxGraph, OnnxNode, dtype_name
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -32,13 +32,19 @@ def deciding(graph: OnnxGraph, outputs: Iterable[str]) -> dict[str, OnnxNode]:
     for name in outputs:
         node, cast = makers.get(name), None
         while node is not None and node.op_type in _KEEPING:
-            cast = node if node.op_type == "Cast" else cast
+            cast = node if node.op_type == "Cast" and _is_whole(node) else cast
             node = makers.get(node.inputs[0])
         decides = node is not None and node.op_type in _LARGEST.keys() | _COMPARING | _ROUNDING.keys()
         last = node if decides else cast
         if last is not None:
             found[name] = last
     return found
+
+
+def _is_whole(cast: OnnxNode) -> bool:
+    to = cast.attrs["to"]
+    assert isinstance(to, int)
+    return dtype_name(to)[0] in "iu"
 
 
 def noise_of(node: OnnxNode, values: Mapping[str, Array], noise: Mapping[str, Array], factor: float) -> Array | None:

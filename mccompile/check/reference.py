@@ -67,23 +67,25 @@ BF16_PLACE = 2.0**-7
 @dataclass(frozen=True)
 class Expected:
     """Values by ONNX name, and the noise of those where it is known (see `compare.tolerances`), of integers how far
-    each may be off. Those in ``halves`` are the bits of bfloat16, and their noise is that of the numbers."""
+    each may be off. Those in ``halves`` are the bits of bfloat16, and their noise is that of the numbers. Floats that
+    are ``decided``, as those of a mask, may be off so far, each by itself."""
 
     values: dict[str, Array]
     noise: dict[str, Array]
     halves: frozenset[str] = frozenset()
+    decided: Mapping[str, Array] = field(default_factory=dict)
 
     def compared(
         self, name: str, got: Array, factor: float = 1.0, tolerance: Tolerance | None = None
     ) -> Comparison:
         """One value that was computed against what is expected of it."""
         want, noise = self.values[name], self.noise.get(name)
-        near = 0
+        near, each = 0, self.decided.get(name, noise if want.dtype.kind != "f" else None)
         if got.shape == want.shape and got.dtype == want.dtype:
             if name in self.halves:
                 got, want = bf16_values(got), bf16_values(want)
-            elif noise is not None and want.dtype.kind != "f":
-                within = (np.abs(got.astype(np.float64) - want) <= noise) & (got != want)
+            elif each is not None:
+                within = (np.abs(got.astype(np.float64) - want) <= each) & (got != want)
                 near, want = int(within.sum()), np.where(within, got, want)
         return replace(compare(name, got, want, noise, factor, tolerance), near=near)
 
@@ -142,17 +144,19 @@ class OnnxRuntime:
             for name, array in _values_or_none(session, asked, feeds, self.legends).items():
                 if array.dtype.kind == "f" and array.shape == values[name].shape:
                     noise[name] = np.maximum(noise.get(name, 0.0), finite_distance(array, values[name]))
+        decided: dict[str, Array] = {}
         for name, node in self.deciding.items():
             own = noise_of(node, {**self.known, **feeds, **values}, noise, self.factors(name))
-            if own is not None and own.size == values[name].size and values[name].dtype.kind != "f":
-                noise[name] = own.reshape(values[name].shape)
+            if own is not None and own.size == values[name].size:
+                kept = decided if values[name].dtype.kind == "f" else noise
+                kept[name] = own.reshape(values[name].shape)
         values = {name: values[name] for name in self.names}
         noise = {name: a for name, a in noise.items() if name in values}
         halves = self.halves.intersection(values)
         for name in halves:
             noise[name] = noise.get(name, 0.0) + last_place(values[name])
             values[name] = bf16_bits(values[name])
-        return Expected(_in_bytes(values, self.texts), noise, halves)
+        return Expected(_in_bytes(values, self.texts), noise, halves, decided)
 
 
 @dataclass(frozen=True)
@@ -231,7 +235,8 @@ class Translated:
         """CompileError if the reference cannot run the model on these inputs."""
         found = self.judge.run(self.interface.model_inputs(inputs))
         noise = {name: a for name, a in found.noise.items() if name not in self.interface.kept}
-        return Expected(self.interface.outputs(found.values, self.types), noise, found.halves)
+        values = self.interface.outputs(found.values, self.types)
+        return Expected(values, noise, found.halves, found.decided)
 
 
 Judge = OnnxRuntime | OnnxReference | Translated

@@ -52,7 +52,7 @@ def _segmentation(dtype: type[np.floating], tail: str) -> ModelProto:
     rng = np.random.default_rng(0)
     w, v = (rng.normal(size=s).astype(dtype) / 4 for s in ((8, 3, 3, 3), (5, 8, 1, 1)))
     kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
-    made = {"ArgMax": TensorProto.INT64, "Greater": TensorProto.BOOL, "Round": TensorProto.INT32}
+    made = {"ArgMax": TensorProto.INT64, "Greater": TensorProto.BOOL, "Round": TensorProto.INT32, "Less": 1}
     y = helper.make_tensor_value_info("y", made[tail], None)
     nodes = [
         helper.make_node("Conv", ["x", "w"], ["a"], pads=[1] * 4),
@@ -61,8 +61,9 @@ def _segmentation(dtype: type[np.floating], tail: str) -> ModelProto:
     ]
     if tail == "ArgMax":
         nodes += [helper.make_node(tail, ["s"], ["i"], axis=1), helper.make_node("Squeeze", ["i", "one"], ["y"])]
-    elif tail == "Greater":
-        nodes.append(helper.make_node(tail, ["s", "least"], ["y"]))
+    elif tail in ("Greater", "Less"):
+        nodes.append(helper.make_node(tail, ["s", "least"], ["y" if tail == "Greater" else "i"]))
+        nodes += [helper.make_node("Cast", ["i"], ["y"], to=TensorProto.FLOAT)] if tail == "Less" else []
     else:
         nodes += [
             helper.make_node("Mul", ["s", "scale"], ["m"]),
@@ -72,25 +73,25 @@ def _segmentation(dtype: type[np.floating], tail: str) -> ModelProto:
     known = {"w": w, "v": v, "least": np.array(0.1, dtype), "scale": np.array(100, dtype), "one": np.array([1])}
     used = {i for n in nodes for i in n.input}
     graph = helper.make_graph(
-        nodes, "g", [helper.make_tensor_value_info("x", kind, [1, 3, 48, 48])], [y],
+        nodes, "g", [helper.make_tensor_value_info("x", kind, [1, 3, 128, 128])], [y],
         [numpy_helper.from_array(a, n) for n, a in known.items() if n in used],
     )  # fmt: skip
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
-@pytest.mark.parametrize("tail", ["ArgMax", "Greater", "Round"])
+@pytest.mark.parametrize("tail", ["ArgMax", "Greater", "Less", "Round"])
 def test_networks_of_halves(tail: str, tmp_path: Path) -> None:
-    """onnxruntime decides by sums of f32, the code by those that the model rounds to f16, but for Round, for which
-    onnxruntime has a kernel of f16."""
+    """onnxruntime decides by sums of f32, the code by those that the model rounds to f16; it has a kernel
+    of f16 for Round, where next to nothing differs."""
     path = tmp_path / "net.onnx"
     path.write_bytes(_segmentation(np.float16, tail).SerializeToString())
     (node,) = deciding(read_model(path).graph, ["y"]).values()
     assert node.op_type == tail
     near, told = 0, set[bool]()
-    for seed in (1, 3, 5):
-        found = check(path, Options(), seed=seed, golden=seed == 1)
+    for seed in (1, 3):
+        found = check(path, Options(), seed=seed, golden=seed == 1 and tail == "ArgMax")
         assert found.ok, found.lines()
         near += sum(o.near for r in found.runs for o in r.comparisons)
         told |= {"decided by less than floats may be off" in line for line in found.lines()}
-    assert (near > 0) == (tail != "Round")
+    assert near > 0 or tail == "Round"
     assert (True in told) == (near > 0)
