@@ -4,9 +4,9 @@ For floats ``|y - ref| <= f * (1e-4 * max|ref slice| + 1e-6 * max|ref|) + noise`
 that small outputs do not hide behind large ones, and f is 1, or 50 for what is made of f16. Noise is how far the
 reference is from itself when it computes in another order or precision: 8 times the most in the slice, but at
 least the most in the tensor, for a channel that Relu has made 0 has none to show. Where noise allows more
-than a hundredth of the largest value, that is told. Integers and booleans are exact; NaN and infinities have to be in
-the same places. Where all of a reference is 0, 2e-8 is allowed: onnxruntime's Sigmoid is 0 from -18 down, where it is
-1.5e-8.
+than a hundredth of the largest value, that is told. Integers and booleans are exact, but for those that floats decide
+(`decided`); NaN and infinities have to be in the same places. Where all of a reference is 0, 2e-8 is allowed:
+onnxruntime's Sigmoid is 0 from -18 down, where it is 1.5e-8.
 """
 
 from __future__ import annotations

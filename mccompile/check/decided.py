@@ -8,7 +8,7 @@ further apart it is 0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -47,22 +47,34 @@ def _is_whole(cast: OnnxNode) -> bool:
     return dtype_name(to)[0] in "iu"
 
 
-def noise_of(node: OnnxNode, values: Mapping[str, Array], noise: Mapping[str, Array], factor: float) -> Array | None:
+def noise_of(
+    node: OnnxNode, values: Mapping[str, Array], noise: Mapping[str, Array], factor: float = 1.0,
+    exact: Container[str] = (),
+) -> Array | None:  # fmt: skip
     """How far each element that a node decides may be off, in the shape of its result; None where no floats decide.
 
     ``values`` are its operands by name, ``noise`` that of those of which it is known, ``factor`` as `limits` has it.
+    Those that are ``exact`` are inputs and constants of the network.
     """
     operands = [values[name] for name in node.inputs if name in values]
     if not operands or any(a.dtype.kind != "f" for a in operands):
         return None
-    own = [limits(a, noise.get(name), factor) for name, a in zip(node.inputs, operands, strict=False)]
+    own = [
+        np.zeros(a.shape) if name in exact else limits(a, noise.get(name), factor)
+        for name, a in zip(node.inputs, operands, strict=False)
+    ]
     wide = [a.astype(np.float64) for a in operands]
     with np.errstate(invalid="ignore"):
         if node.op_type in _LARGEST:
             return _of_place(_LARGEST[node.op_type] * wide[0], own[0], node)
         if node.op_type in _COMPARING:
-            return (np.abs(wide[0] - wide[1]) <= own[0] + own[1]).astype(np.float64) if len(wide) == 2 else None
+            return _of_sides(wide[0] - wide[1], own[0] + own[1]) if len(wide) == 2 else None
         return _of_rounded(wide[0], own[0], _ROUNDING[node.op_type])
+
+
+def _of_sides(apart: Array, own: Array) -> Array:
+    """1 where two numbers may be the other way round. What is exact is not."""
+    return np.asarray((np.abs(apart) <= own) & (own > 0), np.float64)
 
 
 def _of_rounded(x: Array, own: Array, rounded: Callable[[Array], Array]) -> Array:

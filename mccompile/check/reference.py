@@ -146,7 +146,8 @@ class OnnxRuntime:
                     noise[name] = np.maximum(noise.get(name, 0.0), finite_distance(array, values[name]))
         decided: dict[str, Array] = {}
         for name, node in self.deciding.items():
-            own = noise_of(node, {**self.known, **feeds, **values}, noise, self.factors(name))
+            exact = self.known.keys() | feeds.keys()
+            own = noise_of(node, {**self.known, **feeds, **values}, noise, self.factors(name), exact)
             if own is not None and own.size == values[name].size:
                 kept = decided if values[name].dtype.kind == "f" else noise
                 kept[name] = own.reshape(values[name].shape)

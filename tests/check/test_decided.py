@@ -36,6 +36,7 @@ def test_noise(op: str, attrs: dict[str, int], values: list[np.ndarray], wanted:
     found = noise_of(node, dict(zip(names, values, strict=True)), {}, 1.0)
     assert found is not None
     np.testing.assert_array_equal(found, wanted)
+    assert not np.any(noise_of(node, dict(zip(names, values, strict=True)), {}, 1.0, names))
     integers = noise_of(node, {n: a.astype(np.int32) for n, a in zip(names, values, strict=True)}, {}, 1.0)
     assert integers is None
 
