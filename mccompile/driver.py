@@ -179,7 +179,8 @@ def optimize(c: Compilation, observe: Observer = unobserved) -> None:
     require_products(c.target, c.options.precision)
     _note_threads(c)
     names = exact_only(names) if c.options.exact else names
-    weights, precision = (by_node(said, nodes_of(c)) for said in (c.options.weights, c.options.precision))
+    nodes = nodes_of(c)
+    weights, precision = by_node(c.options.weights, nodes), by_node(c.options.precision, nodes)
     c.passes = run_passes(
         c.graph, names, observe, c.target, weights, precision, growth_factor(c.options), c.options.kernels
     )

@@ -56,19 +56,19 @@ def noise_of(
     ``values`` are its operands by name, ``noise`` that of those of which it is known, ``factor`` as `limits` has it.
     Those that are ``exact`` are inputs and constants of the network.
     """
-    operands = [values[name] for name in node.inputs if name in values]
-    if not operands or any(a.dtype.kind != "f" for a in operands):
+    if any(name not in values or values[name].dtype.kind != "f" for name in node.inputs):
         return None
+    operands = [values[name] for name in node.inputs]
     own = [
         np.zeros(a.shape) if name in exact else limits(a, noise.get(name), factor)
-        for name, a in zip(node.inputs, operands, strict=False)
+        for name, a in zip(node.inputs, operands, strict=True)
     ]
     wide = [a.astype(np.float64) for a in operands]
     with np.errstate(invalid="ignore"):
         if node.op_type in _LARGEST:
             return _of_place(_LARGEST[node.op_type] * wide[0], own[0], node)
         if node.op_type in _COMPARING:
-            return _of_sides(wide[0] - wide[1], own[0] + own[1]) if len(wide) == 2 else None
+            return _of_sides(wide[0] - wide[1], own[0] + own[1])
         return _of_rounded(wide[0], own[0], _ROUNDING[node.op_type])
 
 

@@ -97,8 +97,8 @@ class OnnxRuntime:
     off, which shows what is ill-conditioned; models with f16 in f32; sigmoids by their meaning; and sums of
     activations in f64. ``notes`` say what else is unlike the file.
 
-    Of outputs that floats decide, by the nodes of ``deciding``, the noise is that of the ``decided``, which are
-    multiplied by `Factors` where these are known.
+    Of outputs that floats decide, by the nodes of ``deciding``, the noise comes of what these read: ``operands`` that
+    are computed, and ``known`` constants. Its tolerance is multiplied by ``factors``.
 
     Inputs and outputs of text are bytes: ``texts`` has how many each element takes. Inputs that are ``sequences`` are
     the tensors of each.
@@ -121,6 +121,7 @@ class OnnxRuntime:
     model: bytes = field(default=b"", repr=False)
     deciding: Mapping[str, OnnxNode] = field(default_factory=dict)
     known: Mapping[str, Array] = field(default_factory=dict)
+    operands: tuple[str, ...] = ()
     factors: Callable[[str], float] = lambda name: 1.0
 
     def surer(self) -> OnnxRuntime:
@@ -133,8 +134,7 @@ class OnnxRuntime:
     def run(self, inputs: Mapping[str, Array]) -> Expected:
         """CompileError if onnxruntime cannot run the model on these inputs."""
         feeds = _feeds(inputs, self.fixed, self.extents, self.halves, self.texts, self.sequences)
-        operands = {name for node in self.deciding.values() for name in node.inputs}
-        asked = tuple(dict.fromkeys([*self.names, *sorted(operands - self.known.keys() - feeds.keys())]))
+        asked = tuple(dict.fromkeys([*self.names, *self.operands]))
         try:
             values = _values(self.plain, asked, feeds, self.legends)
         except Exception as e:
@@ -305,6 +305,7 @@ def open_judge(
             return OnnxRuntime(
                 engine, names, plain, others, ports.fixed, notes, ports.legends, ports.halves, ports.extents,
                 sequences=ports.sequences, model=data, deciding=ports.deciding, known=ports.known,
+                operands=ports.operands,
             )  # fmt: skip
     if draws:
         raise CompileError(f"a network whose random numbers are inputs needs onnxruntime to compare with: {why}")

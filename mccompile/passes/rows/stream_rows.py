@@ -56,15 +56,25 @@ def run(graph: Graph, remarks: Remarks, target: Target) -> int:
     most = {region: max(alive[region.start : region.stop]) for region in cover}
     covered = {i for region in cover for i in range(region.start, region.stop)}
     left = max((size for i, size in enumerate(alive) if i not in covered), default=0)
-    refused = [region for region in cover if not _stream(graph, region, costs, remarks, WORTH)]
-    free = [region for region in refused if region in costs.free]
-    left = max([left, *(most[region] for region in refused if region not in free)])
-    changes = len(cover) - len(refused)
-    for region in sorted(free, key=lambda region: -most[region]):
-        if most[region] - left >= max(SAVED * most[region], SAVED_BY_STEP * costs.free[region]):
-            changes += _stream(graph, region, costs, remarks, FREE)
+    free: dict[Region, int] = {}
+    changes = 0
+    for region in cover:
+        found = _strips(graph, region, costs)
+        if not isinstance(found, str) and found.part <= WORTH:
+            changes += _adopt(graph, region, found, remarks)
+        elif not isinstance(found, str) and found.part <= FREE:
+            free[region] = len(found.graph.nodes) - len(graph.nodes)
         else:
-            remarks.miss(_title(region), "that is as fast, and little less would be alive at once")
+            remarks.miss(_title(region), found if isinstance(found, str) else found.text)
+            left = max(left, most[region])
+    for region in sorted(free, key=lambda region: -most[region]):
+        found = "that is as fast, and little less would be alive at once"
+        if most[region] - left >= max(SAVED * most[region], SAVED_BY_STEP * free[region]):
+            found = _strips(graph, region, costs)
+        if isinstance(found, str):
+            remarks.miss(_title(region), found)
+        else:
+            changes += _adopt(graph, region, found, remarks)
     return changes
 
 
@@ -106,34 +116,49 @@ def _best_cover(graph: Graph, costs: _Costs) -> list[Region]:
     return best[-1][1]
 
 
+@dataclass(frozen=True)
+class _Strips:
+    """A graph with a region in strips of ``height`` rows, and the cycles of the region before and after."""
+
+    graph: Graph
+    height: int
+    before: float
+    after: float
+
+    @property
+    def part(self) -> float:
+        """Cycles of the strips, as a part of those of all rows at once."""
+        return self.after / self.before
+
+    @property
+    def text(self) -> str:
+        return f"{self.height} rows at a time take {self.after:.0f} cycles, all of them {self.before:.0f}"
+
+
 def _title(region: Region) -> str:
     return f"computed {region.what} in strips of rows"
 
 
-def _stream(graph: Graph, region: Region, costs: _Costs, remarks: Remarks, worth: float) -> bool:
-    """Put a region in strips if these take less than a part of its cycles."""
-    what = _title(region)
+def _strips(graph: Graph, region: Region, costs: _Costs) -> _Strips | str:
+    """The graph with a region in strips, or why there is none."""
     height = _height(region, costs.target)
     if height == 0:
-        remarks.miss(what, "one row is too much for the second cache")
-        return False
+        return "one row is too much for the second cache"
     other = streamed(graph, region.nodes, height)
     if isinstance(other, str):
-        remarks.miss(what, other)
-        return False
+        return other
     before = costs.of(region.nodes) + costs.returns(region)
     old = set(graph.nodes)
     after = sum(costs.in_strips(n, other) for n in other.graph.nodes if n not in old)
-    if after > worth * before:
-        if after <= FREE * before:
-            costs.free[region] = len(other.graph.nodes) - len(graph.nodes)
-        else:
-            remarks.miss(what, f"{height} rows at a time take {after:.0f} cycles, all of them {before:.0f}")
-        return False
-    graph.adopt(other.graph)
-    saved = sum(v.type.nbytes for v in region.inner()) - working_bytes(region, height)
-    remarks.hit(f"{what}: {height} of {region.rows} at a time, {saved} bytes less between them")
-    return True
+    return _Strips(other.graph, height, before, after)
+
+
+def _adopt(graph: Graph, region: Region, strips: _Strips, remarks: Remarks) -> int:
+    """Put a region in strips: one change."""
+    graph.adopt(strips.graph)
+    saved = sum(v.type.nbytes for v in region.inner()) - working_bytes(region, strips.height)
+    remarks.hit(f"{_title(region)}: {strips.height} of {region.rows} at a time, {saved} bytes less between them")
+    return 1
 
 
 def _height(region: Region, target: Target) -> int:
@@ -154,13 +179,11 @@ def _touched(region: Region, height: int) -> int:
 
 @dataclass
 class _Costs:
-    """Estimated cycles of nodes; equal ones are asked for once. ``free``: regions that strips make no slower, and how
-    many steps they add."""
+    """Estimated cycles of nodes; equal ones are asked for once."""
 
     target: Target
     graph: Graph
     known: dict[tuple[object, ...], float] = field(default_factory=dict)
-    free: dict[Region, int] = field(default_factory=dict)
 
     def of(self, nodes: Sequence[Node]) -> float:
         return sum(map(self.node, nodes))
