@@ -91,13 +91,15 @@ class KernelPool:
         return found
 
     def _with_shared(self, made: Rendered, fn: str) -> tuple[str, frozenset[str]]:
-        """The text of a kernel with the shared functions that it is the first to call, and what it uses then."""
+        """The text of a kernel, or of a shared function, with those that it is the first to call, and what it uses
+        then."""
         before, uses = "", made.uses
         for name in names_of(made.text):
             if name not in self._own_names:
                 self._own_names[name] = own_name(name, fn)
-                before += self.shared[name].text.replace(name, self._own_names[name]) + "\n\n"
-                uses |= self.shared[name].uses
+                text, more = self._with_shared(self.shared[name], fn)
+                before += f"{text}\n\n"
+                uses |= more
         return before + with_own_names(made.text, self._own_names), uses
 
 

@@ -10,8 +10,8 @@ and with ``y0[i * 16]`` and ``KERNEL_NAME_tile(y0, 5)``. The tiles differ in a n
     static MCC_ONCE void SHARED_0_tile(float *y0, int32_t i, int32_t n0) { y0[i * n0] = 1; }
 
 and the kernels, which differ in more, stay two: ``SHARED_0_tile(y0, 3, 8)`` and ``SHARED_0_tile(y0, 5, 16)``. Only
-functions that are not to be inlined, and call none of their kernel, are shared. Where their texts are equal such
-calls cost what they did; numbers cost, so that who asks says which functions are to be given them.
+functions that call none of their kernel are shared. Where their texts are equal such calls cost what they did, and
+numbers cost nothing where functions are inlined; who asks says which are to be given them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ from mccompile.codegen.shared_numbers import Form, Joined, Number, closing, form
 SHARED_NAME = "SHARED_"
 """What names of shared functions begin with until the first kernel that calls one gives it its own."""
 _COMMENT = r"(?:/\*(?:(?!\*/).)*\*/\n)?"
-_BEGIN = re.compile(rf"{_COMMENT}MCC_PLACE_CODE\nstatic MCC_NOINLINE void ({KERNEL_NAME}_\w+)\(", re.DOTALL)
+_BEGIN = re.compile(
+    rf"{_COMMENT}MCC_PLACE_CODE\n(?:static MCC_NOINLINE|(?P<inlined>MCC_INLINE)) void (?P<name>{KERNEL_NAME}_\w+)\(",
+    re.DOTALL,
+)
 _TABLE = re.compile(r"\brow_at\[r\] = [^;]*;")
 _UNROLLED = re.compile(r"\n *MCC_UNROLL\n")
 _SHARED = re.compile(rf"\b{SHARED_NAME}\d+(_\w+)")
@@ -49,6 +52,8 @@ class Function:
     name: str
     start: int
     end: int
+    inlined: bool
+    """Whether it is part of each function that calls it: then numbers cost nothing."""
 
     @property
     def text(self) -> str:
@@ -56,20 +61,20 @@ class Function:
 
     @cached_property
     def form(self) -> Form:
-        return form_of(self.text, hot=False, floats=True)
+        return form_of(self.text, hot=self.inlined, floats=True)
 
 
-def functions_beside(kernels: Sequence[str]) -> list[Function]:
-    """The functions beside kernels that may be shared."""
-    return [f for kernel in dict.fromkeys(kernels) for f in _functions(kernel)]
+def functions_beside(kernels: Sequence[str], inlined: bool = False) -> list[Function]:
+    """The functions beside kernels that may be shared; those that are ``inlined``, or those that are not."""
+    return [f for kernel in dict.fromkeys(kernels) for f in _functions(kernel, inlined)]
 
 
-def _functions(kernel: str) -> Iterator[Function]:
+def _functions(kernel: str, inlined: bool) -> Iterator[Function]:
     for m in _BEGIN.finditer(kernel):
         body = kernel.index("{", closing(kernel, m.end()))
         end = closing(kernel, body + 1, "{}") + 1
-        if KERNEL_NAME not in kernel[body:end]:
-            yield Function(kernel, m[1], m.start(), end)
+        if (m["inlined"] is not None) == inlined and KERNEL_NAME not in kernel[body:end]:
+            yield Function(kernel, m["name"], m.start(), end, inlined)
 
 
 @dataclass(frozen=True)
@@ -89,15 +94,24 @@ def functions_alike(functions: Sequence[Function]) -> list[Alike]:
     kinds: dict[tuple[str, ...], list[Function]] = {}
     for function in functions:
         kinds.setdefault(function.form.kind, []).append(function)
-    found = [Alike(tuple(same), joined([f.form for f in same])) for same in kinds.values() if len(same) > 1]
+    found = [Alike(tuple(same), _one_of(same)) for same in kinds.values() if len(same) > 1]
     return [alike for alike in found if alike.one.names]
 
 
+def _one_of(same: Sequence[Function]) -> Joined:
+    return joined([f.form for f in same], inlined=same[0].inlined)
+
+
 def shared_functions(
-    kernels: Sequence[str], functions: Sequence[Function], least: int, numbered: Collection[tuple[str, ...]] = ()
+    kernels: Sequence[str],
+    functions: Sequence[Function],
+    least: int,
+    numbered: Collection[tuple[str, ...]] = (),
+    known: Mapping[str, str] | None = None,
 ) -> Shared:
     """The kernels with the functions beside them shared: those whose texts are equal, where what is not printed
-    again has ``least`` letters or more, and those that are `Alike` of ``numbered`` kinds.
+    again has ``least`` letters or more, and those that are `Alike` of ``numbered`` kinds. ``known``: what is shared
+    already, and is called by these texts.
 
     >>> kernels = [
     ...     "MCC_PLACE_CODE\\nstatic MCC_NOINLINE void KERNEL_NAME_a(int i)\\n{ f(i, %d); }\\n"
@@ -120,15 +134,15 @@ def shared_functions(
         own = function.form.kind if numbered else ()
         kinds.setdefault(own if own in numbered else (function.text,), []).append(function)
     changes: dict[str, list[tuple[Function, str, tuple[Number, ...]]]] = {}
-    made: dict[str, str] = {}
+    made = dict(known or {})
     for kind, same in kinds.items():
         first = same[0]
         if kind not in numbered and (len(same) - 1) * len(first.text) < least:
             continue
-        one = joined([f.form if kind in numbered else Form(kind, ()) for f in same])
+        one = _one_of(same) if kind in numbered else joined([Form(kind, ()) for _ in same])
         name = f"{SHARED_NAME}{len(made)}{first.name.removeprefix(KERNEL_NAME)}"
         text = one.text.replace(f"{first.name}(", f"{name}(")
-        made[name] = _once(text) if one.names else text
+        made[name] = _once(text) if one.names and not first.inlined else text
         for function, values in zip(same, one.values, strict=True):
             changes.setdefault(function.kernel, []).append((function, name, values))
     return Shared({k: _calling(k, changes.get(k, [])) for k in kernels}, made)

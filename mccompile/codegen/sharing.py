@@ -39,6 +39,7 @@ from mccompile.codegen.savings import (
 from mccompile.codegen.shared_functions import (
     Alike,
     Function,
+    Shared,
     functions_alike,
     functions_beside,
     names_of,
@@ -211,20 +212,39 @@ def _slower(kernel: str, function: str) -> float:
 def _parted(steps: Sequence[Step], allowed: Allowed, vectors: bool) -> tuple[list[Step], dict[str, Rendered]]:
     """The steps with functions beside their kernels shared, where whole kernels are not, and these functions by the
     names that the texts have for them. Only those of ``vectors`` are given the numbers in which they differ."""
+    known = frozenset(["MCC_INLINE", "MCC_ONCE", "MCC_HIDE"]).union(*(s.made.uses for s in steps))
+    inlined = _inlined([s.made.text for s in steps])
+    steps = _with_texts(steps, inlined)
     texts = [s.made.text for s in steps]
     functions = functions_beside(texts)
     chosen = allowed.chosen(_numbered(steps, functions), last=True) if vectors else []
     numbered = {s.alike.kind for s in chosen}
-    found = shared_functions(texts, functions, LETTERS, numbered)
-    if sum(map(len, {*found.texts.values(), *found.functions.values()})) > MOST_LETTERS:
+    found = shared_functions(texts, functions, LETTERS, numbered, inlined.functions)
+    if _letters(found) > MOST_LETTERS:
         found = with_one_text(found)
-    known = frozenset(["MCC_INLINE", "MCC_ONCE", "MCC_HIDE"]).union(*(s.made.uses for s in steps))
     beside = {}
     for name, text in found.functions.items():
         uses = frozenset(mentioned(text, sorted(known)))
         beside[name] = Rendered(Head(KERNEL_NAME, ""), text, uses)
-    parted = [replace(s, made=_without(s.made, found.texts[s.made.text])) for s in steps]
+    parted = _with_texts(steps, found)
     return _callers_joined(parted) if numbered else parted, beside
+
+
+def _inlined(texts: Sequence[str]) -> Shared:
+    """The texts with inlined functions beside kernels shared; those that differ in numbers only in a long program."""
+    functions = functions_beside(texts, inlined=True)
+    found = shared_functions(texts, functions, LETTERS)
+    if _letters(found) <= MOST_LETTERS:
+        return found
+    return shared_functions(texts, functions, LETTERS, {alike.kind for alike in functions_alike(functions)})
+
+
+def _letters(shared: Shared) -> int:
+    return sum(map(len, {*shared.texts.values(), *shared.functions.values()}))
+
+
+def _with_texts(steps: Sequence[Step], shared: Shared) -> list[Step]:
+    return [replace(s, made=_without(s.made, shared.texts[s.made.text])) for s in steps]
 
 
 def _without(made: Rendered, text: str) -> Rendered:

@@ -52,7 +52,7 @@ def vocoder() -> onnx.ModelProto:
     return m.model([x])
 
 
-@pytest.mark.parametrize("target", ["x86-64-v4", "x86-64-v3"])
+@pytest.mark.parametrize("target", ["x86-64-v4", "x86-64-v3", "aarch64", "cortex-m7"])
 def test_c_of_many_windows_is_short(target: str, tmp_path: Path) -> None:
     onnx.save(vocoder(), tmp_path / "net.onnx")
     assert_short(tmp_path / "net.onnx", target)

@@ -50,6 +50,10 @@ RAGGED = (4, 5, 6)
 """How many pixels a tile has then: of each but the first and the last, taps at one end serve it alone, so that one of
 16 had 31 loops. Of these sizes the one with the fewest kinds of tiles is taken."""
 
+FEW_PARTS = 3
+"""Parts of the columns that serve other pixels than their neighbours, of which each is written out where it is; the
+products of more are functions, as wide windows over padding had 10 KB of C for a tile."""
+
 
 @dataclass(frozen=True)
 class TapRun:
@@ -97,6 +101,24 @@ class PixelStrip:
             elif pixels:
                 runs.append(TapRun(range(tap, tap + 1), pixels))
         return runs
+
+    @property
+    def parts(self) -> list[tuple[int, int]]:
+        """The pixels (first, end) that neighbours among the columns serve, in the order of their code.
+
+        >>> PixelStrip(0, 3, 3, ((0, 1, 2),) * 9, ragged=True).parts
+        [(1, 2), (2, 3), (0, 3), (0, 1), (1, 2)]
+        """
+        if not self.ragged:
+            return [(run.pixels[0], run.pixels[-1] + 1) for run in self.runs]
+        alone = [(r, r + 1) for r in range(self.size)]
+        return [*alone[1:], (0, self.size), *alone[:-1]]
+
+    @property
+    def functions(self) -> list[int]:
+        """How many pixels the parts serve that are functions beside the tile; where there are few parts, none is."""
+        heights = {end - first for first, end in self.parts}
+        return sorted(heights) if len(self.parts) > FEW_PARTS else []
 
 
 @dataclass(frozen=True)
