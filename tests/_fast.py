@@ -87,6 +87,12 @@ def share(cases: Sequence[Any], part: int) -> list[Any]:
     return [case if i % part == 0 else pytest.param(case, marks=pytest.mark.thorough) for i, case in enumerate(cases)]
 
 
+def first(cases: Sequence[Any], count: int) -> list[Any]:
+    """Cases for `parametrize` of which the first ``count`` are run always; the others are slow, as there are so many
+    of them."""
+    return [case if i < count else pytest.param(case, marks=pytest.mark.slow) for i, case in enumerate(cases)]
+
+
 def say_cpu_seconds(terminalreporter: Any, config: pytest.Config) -> None:
     if config.getoption("markexpr") != "fast":
         return

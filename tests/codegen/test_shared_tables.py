@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from pathlib import Path
 
@@ -21,6 +22,7 @@ TARGETS = ("aarch64", "aarch64-sve256")
 WIDTHS = (128, 256, 128, 512, 128, 384, 48)
 
 
+@functools.cache
 def _network() -> Graph:
     """Products of 23 rows, each of which reads the one before."""
     rng = np.random.default_rng(3)

@@ -21,6 +21,7 @@ from mccompile.ops.window import meets_all
 from mccompile.passes.algebra import col2im
 from mccompile.passes.manager import run_passes
 from mccompile.targets.target import resolve
+from tests._fast import first
 from tests.kernels.cases import Net
 
 ADD = ex.apply("add", ex.acc(F32), ex.var(0, F32))
@@ -157,7 +158,7 @@ def _head(rng: np.random.Generator) -> tuple[Net, str]:
 
 
 @pytest.mark.parametrize("target", ["x86-64-v3", "native"])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", first(range(6), 3))
 def test_heads_of_few_channels(seed: int, target: str, tmp_path: Path) -> None:
     net, y = _head(np.random.default_rng(seed))
     (tmp_path / "net.onnx").write_bytes(net.model(y).SerializeToString())

@@ -19,11 +19,9 @@ from onnx import helper
 
 import mccompile
 from mccompile import driver
-from mccompile.ir import files
 from mccompile.ir.errors import CompileError
-from mccompile.kernels.registry import params_of
-from mccompile.ops.registry import lookup
 from tests.support.harness import needs_sanitizers
+from tests.support.read_again import is_read_again
 from tests.support.small_models import Array
 
 HOSTILE = (-(2**63), 2**63 - 1, -(2**31) - 1, 2**31, -129, 64, -2, -1, 0, 1, 2, 3)
@@ -262,12 +260,7 @@ def test_every_form_is_a_text_that_is_read_again(tmp_path: Path) -> None:
         onnx.save(model_of(d), tmp_path / "net.onnx")
         compilation = driver.import_graph(tmp_path / "net.onnx", driver.Options(target="generic", bounds=d.bounds))
 
-        def observe(stage: str, ir: files.IR) -> None:
-            text = files.text_of(ir)
-            files.save(tmp_path / "x.mcir", ir)
-            assert files.text_of(files.load(tmp_path / "x.mcir", lookup, params_of)) == text, stage
-
-        driver.compile_program(compilation, observe)
+        driver.compile_program(compilation, is_read_again(tmp_path))
 
 
 _DRIVER = """

@@ -13,10 +13,8 @@ from onnx import TensorProto, helper
 
 import mccompile
 from mccompile import driver
-from mccompile.ir import files
 from mccompile.ir.errors import CompileError
-from mccompile.kernels.registry import params_of
-from mccompile.ops.registry import lookup
+from tests.support.read_again import is_read_again
 from tests.support.small_models import Array, Maker
 
 
@@ -84,12 +82,7 @@ def test_every_form_is_a_text_that_is_read_again(tmp_path: Path) -> None:
     compilation = driver.import_graph(tmp_path / "net.onnx", driver.Options(target="generic"))
     meant = compilation.graph.evaluate({"x": _inputs()[0]})
 
-    def observe(stage: str, ir: files.IR) -> None:
-        text = files.text_of(ir)
-        files.save(tmp_path / "x.mcir", ir)
-        assert files.text_of(files.load(tmp_path / "x.mcir", lookup, params_of)) == text, stage
-
-    driver.compile_program(compilation, observe)
+    driver.compile_program(compilation, is_read_again(tmp_path))
     for name, array in compilation.graph.evaluate({"x": _inputs()[0]}).items():
         np.testing.assert_allclose(array, meant[name], rtol=1e-4, atol=1e-5)
 

@@ -14,14 +14,12 @@ from onnx import TensorProto, helper
 
 import mccompile
 from mccompile import driver
-from mccompile.ir import files
 from mccompile.ir.errors import CompileError, UsageError
-from mccompile.kernels.registry import params_of
-from mccompile.ops.registry import lookup
 from mccompile.report.summary import summary
 from mccompile.run.network import Network
 from mccompile.targets.target import strict_warnings, targets
 from tests.support.judge import plain_session
+from tests.support.read_again import is_read_again
 from tests.support.small_models import Array, Maker
 from tests.support.strict_extents import strict_extents
 from tests.support.targets import needs_target
@@ -411,12 +409,7 @@ def test_every_form_is_a_text_that_is_read_again(
     onnx.save(build(), path)
     compilation = driver.import_graph(path, driver.Options(target="generic", dims=dims))  # type: ignore[arg-type]
 
-    def observe(stage: str, ir: files.IR) -> None:
-        text = files.text_of(ir)
-        files.save(tmp_path / "x.mcir", ir)
-        assert files.text_of(files.load(tmp_path / "x.mcir", lookup, params_of)) == text, stage
-
-    driver.compile_program(compilation, observe)
+    driver.compile_program(compilation, is_read_again(tmp_path))
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -13,11 +13,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 import mccompile
 from mccompile import driver
-from mccompile.ir import files
 from mccompile.ir.errors import CompileError, UsageError
-from mccompile.kernels.registry import params_of
-from mccompile.ops.registry import lookup
 from tests.support import harness
+from tests.support.read_again import is_read_again
 from tests.support.small_models import Array
 
 N = helper.make_node
@@ -373,12 +371,7 @@ def test_every_form_is_a_text_that_is_read_again(tmp_path: Path) -> None:
     compilation = driver.import_graph(path, driver.Options(target="generic", bounds={"sum": 9}))
     meant = compilation.graph.evaluate(_feed(5, 1e9))
 
-    def observe(stage: str, ir: files.IR) -> None:
-        text = files.text_of(ir)
-        files.save(tmp_path / "x.mcir", ir)
-        assert files.text_of(files.load(tmp_path / "x.mcir", lookup, params_of)) == text, stage
-
-    driver.compile_program(compilation, observe)
+    driver.compile_program(compilation, is_read_again(tmp_path))
     for name, array in compilation.graph.evaluate(_feed(5, 1e9)).items():
         np.testing.assert_allclose(array, meant[name], rtol=1e-5, atol=1e-6)
 
