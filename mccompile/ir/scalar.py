@@ -18,6 +18,7 @@ import numpy as np
 
 from mccompile._dataclass import dataclass
 from mccompile.ir.errors import UsageError
+from mccompile.ir.same_bits import by_f64, exp
 from mccompile.ir.small_floats import ROUNDINGS, SMALL_FLOATS, bf16_bits, bf16_values, power_bits
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -133,7 +134,7 @@ def _fmod(a: Array, b: Array) -> Array:
 
 def _pow(a: Array, b: Array) -> Array:
     if a.dtype.kind == "f":
-        return np.power(a, b)
+        return by_f64(np.power)(a, b)
     below = np.where(np.abs(a) == 1, np.where(b & 1, a, np.ones_like(a)), np.zeros_like(a))  # 1 / a**-b
     return np.where(b < 0, below, np.power(a, np.maximum(b, 0)))
 
@@ -159,7 +160,7 @@ def _relu(x: Array) -> Array:
 
 
 def _sigmoid(x: Array) -> Array:
-    return np.asarray(1 / (1 + np.exp(-x)), dtype=x.dtype)
+    return np.asarray(1 / (1 + exp(-x)), dtype=x.dtype)
 
 
 def _mulhi(a: Array, b: Array) -> Array:
@@ -243,27 +244,27 @@ _ROWS: tuple[ScalarFn, ...] = (
         vector={"f": "mcc_vrelu({0})", "i": "mcc_vmax{s}({0}, mcc_vset{s}(0))"},
     ),
     ScalarFn("sqrt", 1, np.sqrt, _libm("sqrt"), vector={"f": "mcc_vsqrt({0})"}),
-    ScalarFn("exp", 1, np.exp, _libm("exp"), ulp=2, vector={"f": "mcc_vexp({0})"}),
-    ScalarFn("log", 1, np.log, _libm("log"), ulp=2, vector={"f": "mcc_vlog({0})"}),
-    ScalarFn("sin", 1, np.sin, _libm("sin"), ulp=2, vector={"f": "mcc_vsin({0})"}),
-    ScalarFn("cos", 1, np.cos, _libm("cos"), ulp=2, vector={"f": "mcc_vcos({0})"}),
-    ScalarFn("tan", 1, np.tan, _libm("tan"), ulp=3, vector={"f": "mcc_vtan({0})"}),
-    ScalarFn("asin", 1, np.arcsin, _libm("asin"), ulp=3, vector={"f": "mcc_vasin({0})"}),
-    ScalarFn("acos", 1, np.arccos, _libm("acos"), ulp=2, vector={"f": "mcc_vacos({0})"}),
-    ScalarFn("atan", 1, np.arctan, _libm("atan"), ulp=2, vector={"f": "mcc_vatan({0})"}),
-    ScalarFn("sinh", 1, np.sinh, _libm("sinh"), ulp=3, vector={"f": "mcc_vsinh({0})"}),
-    ScalarFn("cosh", 1, np.cosh, _libm("cosh"), ulp=3, vector={"f": "mcc_vcosh({0})"}),
-    ScalarFn("asinh", 1, np.arcsinh, _libm("asinh"), ulp=3, vector={"f": "mcc_vasinh({0})"}),
-    ScalarFn("acosh", 1, np.arccosh, _libm("acosh"), ulp=3, vector={"f": "mcc_vacosh({0})"}),
-    ScalarFn("atanh", 1, np.arctanh, _libm("atanh"), ulp=3, vector={"f": "mcc_vatanh({0})"}),
-    ScalarFn("tanh", 1, np.tanh, _libm("tanh"), ulp=4, vector={"f": "mcc_vtanh({0})"}),
+    ScalarFn("exp", 1, exp, _libm("exp"), ulp=2, vector={"f": "mcc_vexp({0})"}),
+    ScalarFn("log", 1, by_f64(np.log), _libm("log"), ulp=2, vector={"f": "mcc_vlog({0})"}),
+    ScalarFn("sin", 1, by_f64(np.sin), _libm("sin"), ulp=2, vector={"f": "mcc_vsin({0})"}),
+    ScalarFn("cos", 1, by_f64(np.cos), _libm("cos"), ulp=2, vector={"f": "mcc_vcos({0})"}),
+    ScalarFn("tan", 1, by_f64(np.tan), _libm("tan"), ulp=3, vector={"f": "mcc_vtan({0})"}),
+    ScalarFn("asin", 1, by_f64(np.arcsin), _libm("asin"), ulp=3, vector={"f": "mcc_vasin({0})"}),
+    ScalarFn("acos", 1, by_f64(np.arccos), _libm("acos"), ulp=2, vector={"f": "mcc_vacos({0})"}),
+    ScalarFn("atan", 1, by_f64(np.arctan), _libm("atan"), ulp=2, vector={"f": "mcc_vatan({0})"}),
+    ScalarFn("sinh", 1, by_f64(np.sinh), _libm("sinh"), ulp=3, vector={"f": "mcc_vsinh({0})"}),
+    ScalarFn("cosh", 1, by_f64(np.cosh), _libm("cosh"), ulp=3, vector={"f": "mcc_vcosh({0})"}),
+    ScalarFn("asinh", 1, by_f64(np.arcsinh), _libm("asinh"), ulp=3, vector={"f": "mcc_vasinh({0})"}),
+    ScalarFn("acosh", 1, by_f64(np.arccosh), _libm("acosh"), ulp=3, vector={"f": "mcc_vacosh({0})"}),
+    ScalarFn("atanh", 1, by_f64(np.arctanh), _libm("atanh"), ulp=3, vector={"f": "mcc_vatanh({0})"}),
+    ScalarFn("tanh", 1, by_f64(np.tanh), _libm("tanh"), ulp=4, vector={"f": "mcc_vtanh({0})"}),
     ScalarFn("erf", 1, _erf, _libm("erf"), ulp=4, vector={"f": "mcc_verf({0})"}),
     ScalarFn("sigmoid", 1, _sigmoid, {"f": "mcc_sigmoid_{s}({0})"}, ulp=3, vector={"f": "mcc_vsigmoid({0})"}),
     ScalarFn(
         "gate", 2, lambda a, x: a * _sigmoid(x), {"f": "{0} * mcc_sigmoid_{s}({1})"}, ulp=3,
         vector={"f": "mcc_vgate({0}, {1})"},
     ),
-    ScalarFn("log1p", 1, np.log1p, _libm("log1p"), ulp=4, vector={"f": "mcc_vlog1p({0})"}),
+    ScalarFn("log1p", 1, by_f64(np.log1p), _libm("log1p"), ulp=4, vector={"f": "mcc_vlog1p({0})"}),
     ScalarFn(
         "floor", 1, np.floor, {**_libm("floor"), "i": "{0}", "u": "{0}"}, vector={"f": "mcc_vfloor({0})"}
     ),

@@ -13,6 +13,7 @@ from mccompile.ir.affine import loop
 from mccompile.ir.dims import require_same
 from mccompile.ir.graph import Value
 from mccompile.ir.op import Kind, Op, TypeRuleError
+from mccompile.ir.same_bits import product
 from mccompile.ir.scalar import Array
 from mccompile.ir.structure import Nest, Structure, axis_loops, broadcast
 from mccompile.ir.types import F64, I64, TensorType, broadcast_shapes
@@ -84,7 +85,7 @@ class MatMul(Op):
         wide = np.promote_types(a.dtype, np.float32) if a.dtype.kind == "f" else a.dtype
         a2 = np.swapaxes(a, -1, -2) if self.trans_a else a
         b2 = np.swapaxes(b, -1, -2) if self.trans_b else b
-        return (np.matmul(a2.astype(wide), b2.astype(wide)).astype(a.dtype),)
+        return (product(a2.astype(wide), b2.astype(wide)).astype(a.dtype),)
 
     def macs(self, types: Sequence[TensorType | None], results: Sequence[TensorType]) -> int:
         a = types[0]

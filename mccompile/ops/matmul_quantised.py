@@ -21,6 +21,7 @@ import numpy as np
 from mccompile._dataclass import dataclass
 from mccompile.ir.affine import loop
 from mccompile.ir.op import Kind, Op, TypeRuleError
+from mccompile.ir.same_bits import product
 from mccompile.ir.scalar import Array
 from mccompile.ir.structure import Nest, Structure, axis_loops
 from mccompile.ir.types import F32, I8, U8, TensorType
@@ -96,7 +97,7 @@ class MatMulQuantised(Op):
         zero = np.full(scale.shape, self.zero) if arrays[3] is None else np.asarray(arrays[3])
         rows = np.arange(w.shape[0]) // self.block
         real = (w.astype(np.int32) - zero.astype(np.int32)[rows]).astype(np.float32) * scale[rows]
-        return (np.matmul(rounded(a, self.block) if self.rounds else a, real),)
+        return (product(rounded(a, self.block) if self.rounds else a, real),)
 
     def macs(self, types: Sequence[TensorType | None], results: Sequence[TensorType]) -> int:
         a = types[0]

@@ -16,6 +16,7 @@ from mccompile._dataclass import dataclass
 from mccompile.ir import expr as ex
 from mccompile.ir.dims import require_same
 from mccompile.ir.op import Op, Recurrence, TypeRuleError
+from mccompile.ir.same_bits import product
 from mccompile.ir.scalar import Array
 from mccompile.ir.structure import Coordinates, Nest, Structure, axis_loops
 from mccompile.ir.types import F32, I32, Shape, TensorType
@@ -81,7 +82,7 @@ class Recurrent(Op):
 
     def product(self, h: Array, r: Array) -> Array:
         """What is multiplied by rows of weights."""
-        return (h if self.factor is None else _apply(self.factor, h)) @ r.T
+        return product(h if self.factor is None else _apply(self.factor, h), r.T)
 
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
         x, r, *rest = types

@@ -9,6 +9,7 @@ import numpy as np
 from mccompile._dataclass import dataclass
 from mccompile.ir.op import Kind, Layouts, Op, TypeRuleError
 from mccompile.ir.ranges import Range, constant
+from mccompile.ir.same_bits import exp, log
 from mccompile.ir.scalar import Array
 from mccompile.ir.structure import Structure, over_axes
 from mccompile.ir.types import TensorType
@@ -70,9 +71,9 @@ class Softmax(Op):
             np.put_along_axis(y, wide.argmax(self.axis, keepdims=True), 1, self.axis)
             return (y.astype(x.dtype),)
         shifted = wide - wide.max(self.axis, keepdims=True)
-        power = np.exp(shifted)
+        power = exp(shifted)
         total = power.sum(self.axis, keepdims=True)
-        y = power / total if self.mode == "soft" else shifted - np.log(total)
+        y = power / total if self.mode == "soft" else shifted - log(total)
         return (y.astype(x.dtype),)
 
 

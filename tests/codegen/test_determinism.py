@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
+import onnx
 import pytest
 
 import mccompile
 from tests._skips import REPOSITORY
 from tests.support.real_models import real_models
-from tests.support.small_models import MODELS, write_model
+from tests.support.small_models import MODELS, Maker, write_model
 
 DIGITS = REPOSITORY / "examples" / "digits" / "digits.onnx"
 COMPILE = """\
@@ -27,6 +30,13 @@ ENVIRONMENTS = (
     {"PYTHONHASHSEED": "0", "LC_ALL": "C", "TZ": "UTC", "HOME": "/"},
     {"PYTHONHASHSEED": "4242", "LC_ALL": "C.UTF-8", "TZ": "Pacific/Chatham", "COLUMNS": "40"},
 )
+
+
+def _older_processor() -> dict[str, str]:
+    """What makes numpy and its BLAS run as on a processor of x86-64 that has no AVX."""
+    umath = np._core._multiarray_umath if hasattr(np, "_core") else np.core._multiarray_umath  # type: ignore[attr-defined]
+    chosen = [name for name in umath.__cpu_dispatch__ if umath.__cpu_features__.get(name)]
+    return {"NPY_DISABLE_CPU_FEATURES": " ".join(chosen), "OPENBLAS_CORETYPE": "Nehalem"}
 
 
 def _files(folder: Path) -> dict[str, bytes]:
@@ -57,6 +67,32 @@ def test_same_bytes_in_other_folders_and_environments(target: str, levels: str, 
     assert [name for name in first if first[name] != second[name]] == []
     for name, data in first.items():
         assert str(tmp_path).encode() not in data, f"{name} tells where it was made"
+
+
+FUNCTIONS = ("Exp", "Sin", "Cos", "Tan", "Tanh", "Sigmoid", "Softplus", "Elu", "Softmax", "LogSoftmax", "Erf")
+
+
+def _folded() -> onnx.ModelProto:
+    """Functions and products of constants, products that become one, and Winograd's weights."""
+    m = Maker()
+    x, c = m.input("x", [1, 32, 28, 28]), m.weight((37, 533))
+    size = m.node("Abs", [c])
+    made = [*(m.node(op, [c]) for op in FUNCTIONS), m.node("Pow", [size, c]), m.node("Log", [size])]
+    v = m.node("MatMul", [m.weight((3, 300)), m.weight((300, 533))])
+    y = m.node("Relu", [m.node("Conv", [x, m.weight((32, 32, 3, 3))], pads=[1] * 4)])
+    first, second = m.node("MatMul", [m.input("rows", [37, 800]), m.weight((800, 40))]), m.weight((40, 533))
+    rows = m.node("MatMul", [first, second])
+    return m.model([y, *(m.node("Add", [rows, a]) for a in made), m.node("Mul", [m.input("z", [3, 533]), v])])
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="numpy is asked for processors of x86-64")
+def test_same_bytes_whatever_processor_compiles(tmp_path: Path) -> None:
+    onnx.save(_folded(), tmp_path / "net.onnx")
+    for name, environment in (("here", {}), ("older", _older_processor())):
+        _compile_elsewhere([tmp_path / "net.onnx"], "x86-64-v4", "O2", tmp_path / name, environment)
+    first, second = _files(tmp_path / "here"), _files(tmp_path / "older")
+    assert [name for name in first if first[name] != second[name]] == []
+    assert b"winograd" in first["out_O2_net.onnx/net.c"]
 
 
 @pytest.mark.thorough

@@ -192,10 +192,11 @@ class PackedPoints:
     def pack(self, array: Array) -> Array:
         array = array[self.channels.start : self.channels.stop]
         m, c, *kernel = array.shape
-        points = transformed(array.reshape(m, c, *pair(kernel)), self.outputs, self.strides)
-        packed = np.zeros((-(-m // self.width), len(points), c, self.width), dtype=array.dtype)
-        for block, start in zip(packed, range(0, m, self.width), strict=True):
-            part = points[:, start : start + self.width]
+        weights = array.reshape(m, c, *pair(kernel))
+        points = math.prod(map(distinct_points, self.outputs, weights.shape[2:], self.strides))
+        packed = np.zeros((-(-m // self.width), points, c, self.width), dtype=array.dtype)
+        for block, start in zip(packed, range(0, m, self.width), strict=True):  # points take many times their weights
+            part = transformed(weights[start : start + self.width], self.outputs, self.strides)
             block[:, :, : part.shape[1]] = part.swapaxes(1, 2)
         return packed
 

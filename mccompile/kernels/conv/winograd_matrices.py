@@ -114,14 +114,27 @@ def _matrix(rows: Sequence[Sequence[Fraction]]) -> Matrix:
 
 
 def transformed(weights: Array, outputs: Sequence[int], strides: Sequence[int]) -> Array:
-    """Weights [M, C, R, S] as G g GT at the distinct points, [t * u, M, C], in float64."""
+    """Weights [M, C, R, S] as G g GT at the distinct points, [t * u, M, C], in float64; no processor has other bits
+    (`ir/same_bits.py`)."""
     rows, columns = (
         np.array(filtering(m, r, s).g[: distinct_points(m, r, s)], dtype=np.float64)
         for m, r, s in zip(outputs, weights.shape[2:], strides, strict=True)
     )
-    taps = weights.reshape(-1, rows.shape[1] * columns.shape[1]).astype(np.float64)
-    out: Array = np.kron(rows, columns) @ taps.T
+    taps = np.ascontiguousarray(weights.transpose(2, 3, 0, 1), dtype=np.float64)
+    out = np.zeros((len(rows), len(columns), *weights.shape[:2]))
+    for row, points in zip(rows, out, strict=True):
+        lines = np.zeros(taps.shape[1:])
+        _add_scaled(lines, row, taps)
+        for column, point in zip(columns, points, strict=True):
+            _add_scaled(point, column, lines)
     return out.reshape(-1, *weights.shape[:2])
+
+
+def _add_scaled(total: Array, factors: Array, arrays: Array) -> None:
+    """Add each of the arrays, times its factor, to a total."""
+    for factor, array in zip(factors, arrays, strict=True):
+        if factor:
+            total += factor * array
 
 
 def amplification(outputs: int, taps: int, stride: int = 1) -> float:

@@ -220,7 +220,7 @@ def powers(matrix: Array) -> Array:
     """
     largest = _sizes(matrix, 0).astype(np.float64)
     _, exponents = np.frexp(np.where(largest > 0, largest, 0.5))
-    return np.exp2(-np.clip(exponents, -126, 126).astype(np.float64))
+    return np.asarray(np.ldexp(1.0, -np.clip(exponents, -126, 126)))
 
 
 def _sizes(matrix: Array, axis: int) -> Array:

@@ -10,6 +10,7 @@ from mccompile.ir import expr as ex
 from mccompile.ir.dims import bound
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.op import TypeRuleError
+from mccompile.ir.same_bits import product
 from mccompile.ir.scalar import Array
 from mccompile.ops.conv import Conv
 from mccompile.ops.matmul import MatMul
@@ -121,7 +122,7 @@ def _composed_conv(m: Match) -> tuple[Conv, Array, Array] | Fail:
     assert outer is not None
     if first.groups != 1 or last.groups != 1:
         return Fail("")
-    moved = w.reshape(*w.shape[:2], -1).sum(2) @ inner
+    moved = product(w.reshape(*w.shape[:2], -1).sum(2), inner[:, None])[:, 0]
     if absorbs(outer, moved):
         return Fail(ROUNDED)
     bias = outer + moved
@@ -162,8 +163,8 @@ def _composed_matmul(m: Match) -> tuple[MatMul, Array, Array] | Fail:
     assert inner is not None
     assert outer is not None
     a, b = (w.T if op.trans_b else w for w, op in ((a, first), (b, last)))
-    moved = inner @ b
-    return Fail(ROUNDED) if absorbs(outer, moved) else (MatMul(first.trans_a), a @ b, moved + outer)
+    moved = product(inner[None], b)[0]
+    return Fail(ROUNDED) if absorbs(outer, moved) else (MatMul(first.trans_a), product(a, b), moved + outer)
 
 
 def _check_matmul(m: Match) -> Fail | None:

@@ -19,6 +19,7 @@ import numpy as np
 from mccompile._dataclass import dataclass
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node, Value
+from mccompile.ir.same_bits import product
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import F32
 from mccompile.passes.analysis.movement import moves, picks_places
@@ -308,7 +309,7 @@ def weighted(of: Poly, weights: Array) -> Poly:
         if not m.factors:
             total = total + _vector(np.float32(c) * weights.sum(axis=0))
         elif len(m.factors) == 1 and isinstance(m.factors[0], Numbers):
-            total = total + _vector(np.float32(c) * (m.factors[0].array @ weights))
+            total = total + _vector(np.float32(c) * product(m.factors[0].array[None], weights)[0])
         else:
             total = total + atom(Product(Poly({m: 1.0}), numbers(weights))).scaled(c)
     return total

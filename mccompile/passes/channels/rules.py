@@ -26,6 +26,7 @@ from mccompile.ir import ranges
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.op import Op
 from mccompile.ir.ranges import Range
+from mccompile.ir.same_bits import product
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import DType, Shape
 from mccompile.ops.concat import Concat
@@ -139,7 +140,7 @@ def _over_taps(taps: Array) -> Array:
 def _value(taps: Array, x: Array, dtype: DType) -> Array:
     """Sums of floats with numbers that are known."""
     with np.errstate(invalid="ignore"):
-        value: Array = (_over_taps(taps) @ x[:, :, None])[:, :, 0]
+        value = product(_over_taps(taps), x[:, :, None])[:, :, 0]
     return value.astype(dtype.compute.numpy).astype(np.float64)
 
 

@@ -12,6 +12,7 @@ from mccompile._dataclass import dataclass
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.op import Op
+from mccompile.ir.same_bits import product
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import Shape
 from mccompile.ops.concat import Concat
@@ -141,7 +142,7 @@ def _shift(s: Shrink, node: Node, taps: Array, gone: Array, axis: int) -> None:
     dtype = sum_type(node)
     sums = np.float64 if dtype.is_float else dtype.numpy  # whole numbers wrap, as they do in the program
     taps = taps[:, given].reshape(len(taps), int(given.sum()), -1)
-    shift = taps.sum(2, dtype=sums) @ known.low[given].astype(sums)
+    shift = product(taps.sum(2, dtype=sums), known.low[given].astype(sums)[:, None])[:, 0]
     if not shift.any():  # all their weights are zero, as they are if they are padded
         return
     shape = tuple(shift.size if a == axis else 1 for a in range(axis, len(node.result.shape)))
