@@ -88,9 +88,10 @@ def share(cases: Sequence[Any], part: int) -> list[Any]:
 
 
 def first(cases: Sequence[Any], count: int) -> list[Any]:
-    """Cases for `parametrize` of which the first ``count`` are run always; the others are slow, as there are so many
-    of them."""
-    return [case if i < count else pytest.param(case, marks=pytest.mark.slow) for i, case in enumerate(cases)]
+    """Cases for `parametrize`, tuples of several arguments, of which the first ``count`` are run always; the others
+    are slow, as there are so many of them."""
+    slow = (pytest.param(*c if isinstance(c, tuple) else (c,), marks=pytest.mark.slow) for c in cases[count:])
+    return [*cases[:count], *slow]
 
 
 def say_cpu_seconds(terminalreporter: Any, config: pytest.Config) -> None:

@@ -274,8 +274,8 @@ OTHERS = [t for t in (*BYTES, *WIDE, *NARROW) if t != WIDEST]
 @pytest.mark.parametrize(
     ("target", "compiler", "first", "every", "flags"),
     [
-        (WIDEST, "gcc", 0, 3, []),
-        (WIDEST, "gcc", 1, 3, ["-O1"]),
+        (WIDEST, "gcc", 0, 4, []),
+        (WIDEST, "gcc", 1, 6, ["-O1"]),
         (VNNI[0] if runs_here(VNNI[0]) else WIDEST, "clang", 0, 4, []),
         *((name, "gcc", i % 6, 6, ["-O1"]) for i, name in enumerate(OTHERS)),
         *(pytest.param(name, "gcc", 0, 1, [], marks=pytest.mark.slow) for name in (*BYTES, *WIDE, *NARROW)),
