@@ -48,4 +48,4 @@ class Oracle:
         quick = allocate(problem, 0).peak
         if effort == 0 or (limit and quick <= limit):
             return quick
-        return min(quick, allocate(problem, effort, self._most_searches()).peak)
+        return min(quick, allocate(problem, effort, self._most_searches(), limit).peak)

@@ -36,9 +36,9 @@ def test_judgements_together_search_as_long_as_a_plan(tmp_path: Path, monkeypatc
     parts: list[int] = []
     allocate = oracle.allocate
 
-    def watched(problem: Problem, effort: int, part: int = 1) -> Plan:
+    def watched(problem: Problem, effort: int, part: int = 1, limit: int = 0) -> Plan:
         parts.extend([part] if effort else [])
-        return allocate(problem, effort, part)
+        return allocate(problem, effort, part, limit)
 
     monkeypatch.setattr(oracle, "allocate", watched)
     driver.compile_files(write_model("residual", tmp_path), Options(target="generic"))

@@ -15,6 +15,7 @@ together: one block of 16 bytes, in which b lies at 0 and c at 8.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from mccompile._dataclass import dataclass
 from mccompile.plan.alloc.problem import Overwrite, Problem, padded
@@ -94,7 +95,7 @@ def build_blocks(problem: Problem, chosen: tuple[Overwrite, ...]) -> tuple[Block
     return tuple(blocks)
 
 
-def expand(problem: Problem, blocks: tuple[Block, ...], addresses: list[int]) -> tuple[int, ...]:
+def expand(problem: Problem, blocks: tuple[Block, ...], addresses: Sequence[int]) -> tuple[int, ...]:
     """The address of each interval from the address of each block; intervals without bytes get 0."""
     offsets = [0] * len(problem.intervals)
     for block, address in zip(blocks, addresses, strict=True):

@@ -13,7 +13,7 @@ better.
 >>> lives = (Interval("a", 0, 1, 4, 1), Interval("b", 1, 2, 4, 1), Interval("c", 0, 2, 4, 1))
 >>> problem = Problem(lives)
 >>> all_plans(build_conflicts(problem, build_blocks(problem, ())), peak=12, bound=8)
-([0, 0, 4], True)
+((0, 0, 4), True)
 """
 
 from __future__ import annotations
@@ -87,22 +87,22 @@ class _Walk:
         return more
 
 
+@functools.lru_cache(maxsize=32)
 def all_plans(
     conflicts: Conflicts, peak: int, bound: int, budget: int = STEPS
-) -> tuple[list[int] | None, bool]:
+) -> tuple[tuple[int, ...] | None, bool]:
+    """`every_plan`, once: passes ask for the plan of what is then the program. There must be `MOST_BLOCKS` at most,
+    else nothing is looked for."""
+    return every_plan(conflicts, peak, bound, budget) if len(conflicts.blocks) <= MOST_BLOCKS else (None, False)
+
+
+def every_plan(
+    conflicts: Conflicts, peak: int, bound: int, budget: int
+) -> tuple[tuple[int, ...] | None, bool]:
     """The best addresses with a peak below ``peak``, or None, and whether nothing better is left to be found.
 
-    Ends at ``bound`` or after ``budget`` steps; there must be `MOST_BLOCKS` at most, else nothing is looked for.
+    Ends at ``bound`` or after ``budget`` steps.
     """
-    if len(conflicts.blocks) > MOST_BLOCKS:
-        return None, False
-    best, final = _walked(conflicts, peak, bound, budget)
-    return None if best is None else list(best), final
-
-
-@functools.lru_cache(maxsize=32)
-def _walked(conflicts: Conflicts, peak: int, bound: int, budget: int) -> tuple[tuple[int, ...] | None, bool]:
-    """`all_plans`, once: passes ask for the plan of what is then the program."""
     against: list[list[tuple[int, int, int]]] = [[] for _ in conflicts.blocks]
     for i, rivals in enumerate(conflicts.rivals):
         for j, low, high in rivals:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 
@@ -12,7 +12,8 @@ from mccompile.plan.alloc.bounds import lower_bound
 from mccompile.plan.alloc.chains import Block, build_blocks, choose_overwrites, expand
 from mccompile.plan.alloc.check import check_plan
 from mccompile.plan.alloc.conflicts import Conflicts, build_conflicts
-from mccompile.plan.alloc.exact import all_plans
+from mccompile.plan.alloc.cores import is_needed
+from mccompile.plan.alloc.exact import STEPS, all_plans
 from mccompile.plan.alloc.greedy import best_gap, first_gap, orders, peak_of
 from mccompile.plan.alloc.hillclimb import hill_climb
 from mccompile.plan.alloc.problem import Near, Overwrite, Plan, Problem, near_holds, padded
@@ -24,6 +25,8 @@ GREEDY_STEPS = 6_000_000
 
 STACK_STEPS = 8_000_000
 CLIMB_STEPS = 1_000_000
+LEAST_PART = 8
+"""Of all plans of few blocks no less than such a part is looked at."""
 
 Member = tuple[str, Callable[[int], list[int] | None]]
 """A name, and a function from the peak to beat to addresses of the blocks or None."""
@@ -48,21 +51,25 @@ class _Variant:
         return build_conflicts(self.problem, self.blocks)
 
 
-def allocate(problem: Problem, effort: int = 1, part: int = 1) -> Plan:
-    """The best plan of all members, checked; the same for the same arguments on every machine.
+@functools.lru_cache(maxsize=4)
+def allocate(problem: Problem, effort: int = 1, part: int = 1, limit: int = 0) -> Plan:
+    """The best plan of all members, checked; the same for the same arguments on every machine. Kept, as forms of a
+    program are planned to be compared, and the one that is taken once more.
 
     Args:
         problem: intervals and offers; in-place offers are taken only if the peak does not grow by them.
         effort: 0 = push-down and greedy; 1 adds about a second of search, each further level 8 times that.
             Nothing is searched once the lower bound is met.
         part: the searches take only one of so many parts of their steps.
+        limit: unless 0, the searches look for a plan of that peak at most, and end with it.
     """
     variants, best, bound = _quick(problem)
-    if effort > 0:
-        for quick in variants:
-            if best.peak > max(bound, quick.own_bound):
-                best = _searched(quick, best, effort, part)
-    return replace(best, lower_bound=bound)
+    least = [max(bound, v.own_bound) for v in variants]
+    for k, quick in enumerate(variants if effort else ()):
+        if best.peak > least[k]:
+            best, least[k] = _searched(quick, best, effort, part, limit)
+    # Between the two variants there are those that take some overwrites and leave others.
+    return replace(best, lower_bound=bound if len(variants) > 1 else least[0])
 
 
 @functools.lru_cache(maxsize=1)
@@ -85,19 +92,46 @@ def _quick(problem: Problem) -> tuple[tuple[_Variant, ...], Plan, int]:
     return tuple(variants), best, bound
 
 
-def _searched(variant: _Variant, best: Plan, effort: int, part: int) -> Plan:
-    """The better of ``best`` and what the searches find; of few blocks all plans are looked at first."""
-    bound = max(variant.bound, variant.own_bound)
-    addresses, final = all_plans(variant.conflicts, best.peak, bound)
-    if addresses is not None:
-        best = _plan(variant, "all plans", addresses)
-    return best if final else _improve(variant, best, _search_members(variant, bound, effort, part), bound)
+def _searched(variant: _Variant, best: Plan, effort: int, part: int, limit: int) -> tuple[Plan, int]:
+    """The better of ``best`` and what the searches find, and the peak below which the variant has no plan."""
+    least = max(variant.bound, variant.own_bound)
+    if limit:
+        return _searched_for(limit, variant, best, effort, part) if least <= limit else (best, least)
+    best, final = _of_all_plans(variant, best, best.peak, least)
+    if final or is_needed(variant.conflicts, best.peak):
+        return best, best.peak
+    return _improve(variant, best, _search_members(variant, least, effort, part), least), least
 
 
-def _improve(variant: _Variant, best: Plan | None, members: Iterator[Member], bound: int) -> Plan:
+def _searched_for(limit: int, variant: _Variant, best: Plan, effort: int, part: int) -> tuple[Plan, int]:
+    """A plan of that peak at the most, else ``best``, and the peak below which the variant has none. Where there is
+    one, the searches mostly find it before all plans of few blocks would be looked at."""
+    found = _improve(variant, best, _search_members(variant, limit, effort, part), limit, limit)
+    final = False
+    if found.peak > limit:
+        found, final = _of_all_plans(variant, best, limit + 1, limit, STEPS // min(part, LEAST_PART))
+    return found, limit + 1 if final and found.peak > limit else max(variant.bound, variant.own_bound)
+
+
+def _of_all_plans(
+    variant: _Variant, best: Plan, peak: int, bound: int, budget: int = STEPS
+) -> tuple[Plan, bool]:
+    """The best of all plans with a peak below ``peak``, else ``best``; see `all_plans`."""
+    addresses, final = all_plans(variant.conflicts, peak, bound, budget)
+    return (best if addresses is None else _plan(variant, "all plans", addresses)), final
+
+
+def _to_beat(best: Plan, limit: int) -> int:
+    """The peak below which a search looks for plans."""
+    return min(best.peak, limit + 1) if limit else best.peak
+
+
+def _improve(
+    variant: _Variant, best: Plan | None, members: Iterator[Member], bound: int, limit: int = 0
+) -> Plan:
     """The better of `best` and what the members find, asking no more once the bound is met."""
     for name, run in members:
-        addresses = run(best.peak if best else 0)
+        addresses = run(_to_beat(best, limit) if best else 0)
         if addresses is not None and (best is None or peak_of(variant.blocks, addresses) < best.peak):
             best = _plan(variant, name, addresses)
         if best is not None and best.peak <= bound:
@@ -139,7 +173,7 @@ def _climb(
     return hill_climb(conflicts, order, peak, bound, steps, seed)
 
 
-def _plan(variant: _Variant, name: str, addresses: list[int]) -> Plan:
+def _plan(variant: _Variant, name: str, addresses: Sequence[int]) -> Plan:
     problem = variant.problem
     offsets = expand(problem, variant.blocks, addresses)
     used: list[Overwrite | Near] = [*variant.chosen]
