@@ -274,9 +274,9 @@ OTHERS = [t for t in (*BYTES, *WIDE, *NARROW) if t != WIDEST]
 @pytest.mark.parametrize(
     ("target", "compiler", "first", "every", "flags"),
     [
-        (WIDEST, "gcc", 0, 4, []),
+        (WIDEST, "gcc", 0, 6, []),
         (WIDEST, "gcc", 1, 6, ["-O1"]),
-        (VNNI[0] if runs_here(VNNI[0]) else WIDEST, "clang", 0, 4, []),
+        (VNNI[0] if runs_here(VNNI[0]) else WIDEST, "clang", 3, 6, []),
         *((name, "gcc", i % 6, 6, ["-O1"]) for i, name in enumerate(OTHERS)),
         *(pytest.param(name, "gcc", 0, 1, [], marks=pytest.mark.slow) for name in (*BYTES, *WIDE, *NARROW)),
     ],

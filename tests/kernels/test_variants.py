@@ -112,8 +112,8 @@ def library(
 @pytest.mark.parametrize(
     ("target", "first", "every", "flags"),
     [
-        (WIDE[-1], 0, 6, []),
-        (WIDE[-1], 1, 8, ["-O1"]),
+        (WIDE[-1], 0, 8, []),
+        (WIDE[-1], 1, 12, ["-O1"]),
         *((name, 2, 8, ["-O1"]) for name in WIDE[:-1]),
         *((name, 0, 12, ["-O1"]) for name in NARROW),
         *((name, 3 + i, 36, ["-O1"]) for i, name in enumerate(FOREIGN)),

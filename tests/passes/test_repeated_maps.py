@@ -50,11 +50,14 @@ def _mapped(n: Net, rng: np.random.Generator, x: str, shape: list[int]) -> str:
     return x
 
 
-@pytest.mark.parametrize("target", TARGETS)
-def test_maps_of_what_is_repeated(target: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("target", "seeds"),
+    [*((t, range(8)) for t in TARGETS), *(pytest.param(t, range(8, 32), marks=pytest.mark.slow) for t in TARGETS)],
+)
+def test_maps_of_what_is_repeated(target: str, seeds: range, tmp_path: Path) -> None:
     """Read through, copied first, or computed before: in front of a product, of a join, or as an output."""
     needs_target(target)
-    for seed in range(8 if target == "aarch64" else 24):
+    for seed in seeds:
         rng, n = np.random.default_rng(seed), Net(seed)
         n.opset = 18
         x, shape = _repeated(n, rng)
