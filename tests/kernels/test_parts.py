@@ -167,7 +167,7 @@ def test_copies_that_share_code(target: str, tmp_path: Path) -> None:
     assert "copy.generic" in agree(*libraries, [inputs_of(model, 1)])
 
 
-@pytest.mark.parametrize("every", [8, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [12, pytest.param(1, marks=pytest.mark.slow)])
 def test_parts_of_products_of_bytes(every: int, tmp_path: Path) -> None:
     target = resolve(needs_target(WIDE[-1]))
     cases = BYTES[::every]

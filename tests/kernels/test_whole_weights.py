@@ -14,7 +14,7 @@ from mccompile.check.check import check
 from mccompile.driver import Options
 from tests.support.targets import needs_target
 
-DRAWN = 6
+DRAWN = 4
 """Networks of each kind for each target."""
 BITS = {8: (TensorProto.INT8, 128), 4: (TensorProto.INT4, 8)}
 

@@ -16,7 +16,7 @@ from mccompile.targets.target import STRICT_WARNINGS
 from tests.kernels.cases import Array, Net
 from tests.support.targets import needs_target
 
-TARGETS = ["generic", "native", "x86-64-v3", pytest.param("aarch64", marks=pytest.mark.slow)]
+TARGETS = ["generic", "native", "x86-64-v3"]
 
 
 def _repeated(n: Net, rng: np.random.Generator) -> tuple[str, list[int]]:
@@ -52,7 +52,11 @@ def _mapped(n: Net, rng: np.random.Generator, x: str, shape: list[int]) -> str:
 
 @pytest.mark.parametrize(
     ("target", "seeds"),
-    [*((t, range(8)) for t in TARGETS), *(pytest.param(t, range(8, 32), marks=pytest.mark.slow) for t in TARGETS)],
+    [
+        *((t, range(8)) for t in TARGETS),
+        *(pytest.param(t, range(8, 32), marks=pytest.mark.slow) for t in TARGETS),
+        pytest.param("aarch64", range(8), marks=pytest.mark.slow),
+    ],
 )
 def test_maps_of_what_is_repeated(target: str, seeds: range, tmp_path: Path) -> None:
     """Read through, copied first, or computed before: in front of a product, of a join, or as an output."""
