@@ -64,12 +64,11 @@ def allocate(problem: Problem, effort: int = 1, part: int = 1, limit: int = 0) -
         limit: unless 0, the searches look for a plan of that peak at most, and end with it.
     """
     variants, best, bound = _quick(problem)
-    least = [max(bound, v.own_bound) for v in variants]
-    for k, quick in enumerate(variants if effort else ()):
-        if best.peak > least[k]:
-            best, least[k] = _searched(quick, best, effort, part, limit)
-    # Between the two variants there are those that take some overwrites and leave others.
-    return replace(best, lower_bound=bound if len(variants) > 1 else least[0])
+    if effort > 0:
+        for quick in variants:
+            if best.peak > max(bound, quick.own_bound, limit):
+                best = _searched(quick, best, effort, part, limit)
+    return replace(best, lower_bound=bound)
 
 
 @functools.lru_cache(maxsize=1)
@@ -92,25 +91,24 @@ def _quick(problem: Problem) -> tuple[tuple[_Variant, ...], Plan, int]:
     return tuple(variants), best, bound
 
 
-def _searched(variant: _Variant, best: Plan, effort: int, part: int, limit: int) -> tuple[Plan, int]:
-    """The better of ``best`` and what the searches find, and the peak below which the variant has no plan."""
-    least = max(variant.bound, variant.own_bound)
+def _searched(variant: _Variant, best: Plan, effort: int, part: int, limit: int) -> Plan:
+    """The better of ``best`` and what the searches find; of few blocks all plans are looked at first."""
+    bound = max(variant.bound, variant.own_bound)
     if limit:
-        return _searched_for(limit, variant, best, effort, part) if least <= limit else (best, least)
-    best, final = _of_all_plans(variant, best, best.peak, least)
+        return _searched_for(limit, variant, best, effort, part) if bound <= limit else best
+    best, final = _of_all_plans(variant, best, best.peak, bound)
     if final or is_needed(variant.conflicts, best.peak):
-        return best, best.peak
-    return _improve(variant, best, _search_members(variant, least, effort, part), least), least
+        return best
+    return _improve(variant, best, _search_members(variant, bound, effort, part), bound)
 
 
-def _searched_for(limit: int, variant: _Variant, best: Plan, effort: int, part: int) -> tuple[Plan, int]:
-    """A plan of that peak at the most, else ``best``, and the peak below which the variant has none. Where there is
-    one, the searches mostly find it before all plans of few blocks would be looked at."""
+def _searched_for(limit: int, variant: _Variant, best: Plan, effort: int, part: int) -> Plan:
+    """A plan of that peak at the most, else ``best``. Where there is one, the searches mostly find it before all
+    plans of few blocks would be looked at."""
     found = _improve(variant, best, _search_members(variant, limit, effort, part), limit, limit)
-    final = False
-    if found.peak > limit:
-        found, final = _of_all_plans(variant, best, limit + 1, limit, STEPS // min(part, LEAST_PART))
-    return found, limit + 1 if final and found.peak > limit else max(variant.bound, variant.own_bound)
+    if found.peak <= limit:
+        return found
+    return _of_all_plans(variant, best, limit + 1, limit, STEPS // min(part, LEAST_PART))[0]
 
 
 def _of_all_plans(
