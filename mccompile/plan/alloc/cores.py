@@ -37,7 +37,7 @@ STEPS = 20_000
 
 
 def is_needed(conflicts: Conflicts, peak: int) -> bool:
-    """True if a few blocks show that no plan has a peak below ``peak``; there may be none where they do not."""
+    """True if a few blocks show that no plan has a peak below ``peak``; else there may be none all the same."""
     tried: set[tuple[int, ...]] = set()
     for size in SIZES:
         groups = sorted(_whiles(conflicts, size), key=lambda group: -_nbytes(conflicts, group))
