@@ -144,7 +144,7 @@ def in_blocks_of_turns(c: Compilation, first: Candidate, worth: float) -> Iterat
     if graph is not first.graph:
         graph.verify()
         made = _improved(c, _lower(c, graph), graph)
-        if made.peak and made.peak >= SMALLER * first.peak > 0:
+        if 0 < SMALLER * first.peak <= made.peak:
             return  # as far as a short search shows
         if _arena(c, made) < SMALLER * _arena(c, first):
             yield replace(made, what=BLOCKS, notes=tuple(notes))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from hypothesis import given, settings
 
@@ -14,6 +12,7 @@ from mccompile.plan.alloc.check import check_plan
 from mccompile.plan.alloc.conflicts import Conflicts, build_conflicts
 from mccompile.plan.alloc.cores import is_needed
 from mccompile.plan.alloc.exact import all_plans
+from mccompile.plan.alloc.greedy import peak_of
 from mccompile.plan.alloc.portfolio import allocate
 from mccompile.plan.alloc.problem import Interval, Near, Problem
 from tests.plan.test_alloc import problems
@@ -47,10 +46,7 @@ def test_a_core_among_many_blocks_shows_what_all_need() -> None:
 
 
 def test_nothing_is_searched_below_what_a_core_needs(monkeypatch: pytest.MonkeyPatch) -> None:
-    def searched(*_: object) -> Iterator[portfolio.Member]:
-        raise AssertionError("a core shows that there is nothing to be found")
-
-    monkeypatch.setattr(portfolio, "_search_members", searched)
+    monkeypatch.setattr(portfolio, "_search_members", lambda *_: pytest.fail("a core shows that it is in vain"))
     allocate.cache_clear()
     plan = allocate(CORE)
     assert (plan.peak, plan.lower_bound) == (13, 12)
@@ -62,8 +58,7 @@ def test_a_core_never_promises_too_much(problem: Problem) -> None:
     conflicts = conflicts_of(problem)
     best, final = all_plans(conflicts, 1 << 40, 0)
     if best is not None and final:
-        optimum = max((a + b.nbytes for a, b in zip(best, conflicts.blocks, strict=True)), default=0)
-        assert not is_needed(conflicts, optimum + 1)
+        assert not is_needed(conflicts, peak_of(conflicts.blocks, best) + 1)
 
 
 @settings(derandomize=True, deadline=None, max_examples=100)

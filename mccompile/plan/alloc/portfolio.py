@@ -96,7 +96,9 @@ def _searched(variant: _Variant, best: Plan, effort: int, part: int, limit: int)
     bound = max(variant.bound, variant.own_bound)
     if limit:
         return _searched_for(limit, variant, best, effort, part) if bound <= limit else best
-    best, final = _of_all_plans(variant, best, best.peak, bound)
+    addresses, final = all_plans(variant.conflicts, best.peak, bound)
+    if addresses is not None:
+        best = _plan(variant, "all plans", addresses)
     if final or is_needed(variant.conflicts, best.peak):
         return best
     return _improve(variant, best, _search_members(variant, bound, effort, part), bound)
@@ -105,31 +107,17 @@ def _searched(variant: _Variant, best: Plan, effort: int, part: int, limit: int)
 def _searched_for(limit: int, variant: _Variant, best: Plan, effort: int, part: int) -> Plan:
     """A plan of that peak at the most, else ``best``. Where there is one, the searches mostly find it before all
     plans of few blocks would be looked at."""
-    found = _improve(variant, best, _search_members(variant, limit, effort, part), limit, limit)
-    if found.peak <= limit:
-        return found
-    return _of_all_plans(variant, best, limit + 1, limit, STEPS // min(part, LEAST_PART))[0]
+    for name, run in _search_members(variant, limit, effort, part):
+        if (found := run(limit + 1)) is not None:
+            return _plan(variant, name, found)
+    addresses, _ = all_plans(variant.conflicts, limit + 1, limit, STEPS // min(part, LEAST_PART))
+    return best if addresses is None else _plan(variant, "all plans", addresses)
 
 
-def _of_all_plans(
-    variant: _Variant, best: Plan, peak: int, bound: int, budget: int = STEPS
-) -> tuple[Plan, bool]:
-    """The best of all plans with a peak below ``peak``, else ``best``; see `all_plans`."""
-    addresses, final = all_plans(variant.conflicts, peak, bound, budget)
-    return (best if addresses is None else _plan(variant, "all plans", addresses)), final
-
-
-def _to_beat(best: Plan, limit: int) -> int:
-    """The peak below which a search looks for plans."""
-    return min(best.peak, limit + 1) if limit else best.peak
-
-
-def _improve(
-    variant: _Variant, best: Plan | None, members: Iterator[Member], bound: int, limit: int = 0
-) -> Plan:
+def _improve(variant: _Variant, best: Plan | None, members: Iterator[Member], bound: int) -> Plan:
     """The better of `best` and what the members find, asking no more once the bound is met."""
     for name, run in members:
-        addresses = run(_to_beat(best, limit) if best else 0)
+        addresses = run(best.peak if best else 0)
         if addresses is not None and (best is None or peak_of(variant.blocks, addresses) < best.peak):
             best = _plan(variant, name, addresses)
         if best is not None and best.peak <= bound:
