@@ -19,6 +19,7 @@ from mccompile.codegen.kernels import KernelPool
 from mccompile.codegen.library import make_library
 from mccompile.codegen.model import model_facts
 from mccompile.codegen.names import given_name, model_name
+from mccompile.codegen.pieces import Bytes, Files
 from mccompile.importer.choices import together
 from mccompile.importer.convert import convert
 from mccompile.importer.dim_values import listed
@@ -63,7 +64,7 @@ __all__ = [
 ]
 
 
-Writer = Callable[[Path, Mapping[str, bytes]], None]
+Writer = Callable[[Path, Files], None]
 """What puts all files into a folder, or none."""
 
 STREAM_ROWS = "stream-rows"
@@ -284,20 +285,20 @@ def _work(graph: Graph) -> Work:
 
 def compile_files(
     path: str | Path, options: Options, observe: Observer = unobserved
-) -> tuple[Compilation, dict[str, bytes]]:
+) -> tuple[Compilation, dict[str, Bytes]]:
     """A compilation and the files it makes, report included."""
     c = open_model(path, options)
     return c, finish(c, observe)
 
 
-def finish(c: Compilation, observe: Observer = unobserved) -> dict[str, bytes]:
+def finish(c: Compilation, observe: Observer = unobserved) -> dict[str, Bytes]:
     """Every stage that is not done yet, and the files of it all, report included."""
     files = _generated(c, observe)
     files["report.json"] = write_report(make_report(c, files))
     return files
 
 
-def _generated(c: Compilation, observe: Observer) -> dict[str, bytes]:
+def _generated(c: Compilation, observe: Observer) -> dict[str, Bytes]:
     """Every stage that is not done yet, and the files of it all but the report."""
     pool = KernelPool(c.graph.name, external=True) if c.options.split_kernels else None
     facts = compile_program(c, observe, pool)

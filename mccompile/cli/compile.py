@@ -18,6 +18,7 @@ from mccompile.search.options import DEBUGGING, SPEED
 
 if TYPE_CHECKING:
     from mccompile.check.golden import GoldenFolder
+    from mccompile.codegen.pieces import Files
     from mccompile.driver import Compilation
     from mccompile.run.kept import Kept
 
@@ -133,7 +134,7 @@ def _done_without(silent: bool) -> Iterator[None]:
             click.echo(f"note: {e.rule}: nothing is kept for the next time", err=True)
 
 
-def _write(out: Path, files: Mapping[str, bytes], silent: bool) -> None:
+def _write(out: Path, files: Files, silent: bool) -> None:
     """Files into the folder, with a word about those of another compilation that stay there."""
     from mccompile.codegen.folder import of_before, write_folder
 
@@ -143,12 +144,12 @@ def _write(out: Path, files: Mapping[str, bytes], silent: bool) -> None:
         click.echo(f"note: of an earlier compilation, {out} still has {', '.join(left)}", err=True)
 
 
-def _copied(files: Mapping[str, bytes], out: Path, silent: bool) -> dict[str, Any]:
+def _copied(files: Files, out: Path, silent: bool) -> dict[str, Any]:
     """The report of what was compiled before, whose files are in the folder then."""
     from mccompile.codegen.folder import LAST
 
     _write(out, files, silent)
-    report: dict[str, Any] = json.loads(files[LAST])
+    report: dict[str, Any] = json.loads(bytes(files[LAST]))
     return report
 
 
@@ -175,7 +176,7 @@ def _compiled(
     def fits(report: dict[str, Any]) -> None:
         require_project_fit(report, ram, flash)
 
-    def write(folder: Path, files: Mapping[str, bytes]) -> None:
+    def write(folder: Path, files: Files) -> None:
         _write(folder, files, shown.silent)
         if kept is not None:
             with _done_without(shown.silent):

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from mccompile._dataclass import dataclass
+from mccompile.codegen.pieces import Bytes, Pieces
 from mccompile.ir.errors import CompileError, InternalError
 from mccompile.ir.views import MAX_ALIGN
 
@@ -140,8 +141,8 @@ def blob_id(program_text: str, tensors: Sequence[BlobTensor], payload_bytes: int
 
 def write_blob(
     payload: bytes | Sequence[bytes | memoryview], tensors: Sequence[BlobTensor], program_id: bytes, align: int
-) -> bytes:
-    """The blob's bytes: header, padding, payload at a multiple of `align`, directory.
+) -> Pieces:
+    """The blob: header, padding, payload at a multiple of `align`, directory.
 
     Args:
         payload: little-endian image of the generated `<model>_weights` struct, or its pieces, one behind the other.
@@ -179,7 +180,7 @@ def write_blob(
         program_id=program_id,
         payload_crc=functools.reduce(lambda crc, part: zlib.crc32(part, crc), body, 0),
     )
-    return b"".join((header.pack(), *body))  # payloads may be large: copied once
+    return Pieces((header.pack(), *body))
 
 
 def payload_offset(data: bytes) -> int:
@@ -201,25 +202,26 @@ def read_blob(data: bytes) -> Blob:
     return Blob(payload, _read_directory(directory, len(payload)), header.program_id, header.align)
 
 
-def declare_c(name: str, blob: bytes) -> str:
+def declare_c(name: str, blob: Bytes) -> str:
     """C declarations (include "mcc.h" first) of the array that `embed_c` defines, and its size as a macro."""
     return f"#define {name.upper()}_BYTES {len(blob)}u\nextern const uint32_t {name}[{len(blob) // 4}];\n"
 
 
-def embed_c(name: str, blob: bytes) -> str:
+def embed_c(name: str, blob: Bytes) -> str:
     """A C file defining `const uint32_t <name>[]`: the blob as words, aligned as it asks for.
 
     The words read as the blob on little-endian processors, the only ones that blobs are for.
     """
-    words = struct.unpack(f"<{len(blob) // 4}I", blob)
+    data = bytes(blob)
+    words = struct.unpack(f"<{len(data) // 4}I", data)
     lines = [
         "    " + ", ".join(f"0x{word:08X}u" for word in words[i : i + 8]) for i in range(0, len(words), 8)
     ]
     return (
         "/* SPDX-License-Identifier: 0BSD\n"
-        f" * {name}: weights blob, {len(blob)} bytes; format: mcc.h. Written by mccompile. */\n"
-        '#include "mcc.h"\n\n' + declare_c(name, blob) + "\n"
-        f"MCC_PLACE_BLOB MCC_ALIGNED({_read_header(blob).align}) const uint32_t {name}[{len(words)}] = {{\n"
+        f" * {name}: weights blob, {len(data)} bytes; format: mcc.h. Written by mccompile. */\n"
+        '#include "mcc.h"\n\n' + declare_c(name, data) + "\n"
+        f"MCC_PLACE_BLOB MCC_ALIGNED({_read_header(data).align}) const uint32_t {name}[{len(words)}] = {{\n"
         + ",\n".join(lines)
         + "};\n"
     )

@@ -19,6 +19,7 @@ from dataclasses import replace
 from mccompile.codegen.blob import ID_BYTES, Blob, BlobTensor, read_blob, write_blob
 from mccompile.codegen.facts import Arena, ModelFacts, Part
 from mccompile.codegen.names import identifier
+from mccompile.codegen.pieces import Pieces
 from mccompile.targets.processor import family, questions
 from mccompile.targets.target import Target
 
@@ -39,7 +40,7 @@ def make_choice(name: str, made: Sequence[ModelFacts], targets: Sequence[Target]
     rows = zip(made, targets, places, strict=True)
     parts = tuple(Part(identifier(t.name), m, place, family(t), questions(t)) for m, t, place in rows)
     first, align = made[0], max(m.align for m in made)
-    outer = read_blob(blob)
+    outer = read_blob(bytes(blob))
     size = max(m.arena_bytes for m in made)
     macro = f"{name.upper()}_ARENA_BYTES"
     arena = Arena(f"{name}_arena", "arena", "a", macro, f"{name}_arena_size", size, "", [])
@@ -63,9 +64,9 @@ def make_choice(name: str, made: Sequence[ModelFacts], targets: Sequence[Target]
     )
 
 
-def _one_blob(name: str, made: Sequence[ModelFacts]) -> tuple[list[ModelFacts], bytes, list[int]]:
+def _one_blob(name: str, made: Sequence[ModelFacts]) -> tuple[list[ModelFacts], Pieces, list[int]]:
     """The facts with ids of shared blobs; the blob of all; where in its payload that of each begins."""
-    blobs = [read_blob(m.blob) for m in made]
+    blobs = [read_blob(bytes(m.blob)) for m in made]
     payload, sections, at = bytearray(), [], {}
     done: list[ModelFacts] = []
     align = max(m.align for m in made)
@@ -79,9 +80,9 @@ def _one_blob(name: str, made: Sequence[ModelFacts]) -> tuple[list[ModelFacts], 
             at[program_id] = len(payload)
             title = "+".join(made[i].target for i in alike)
             sections.append(BlobTensor(title, "u8", (len(data),), len(payload), len(data)))
-            payload += data
+            payload += bytes(data)
     payload += bytes(-len(payload) % 8)
-    ids = [read_blob(m.blob).program_id for m in done]
+    ids = [read_blob(bytes(m.blob)).program_id for m in done]
     return done, write_blob(bytes(payload), sections, _joint_id(ids), align), [at[i] for i in ids]
 
 

@@ -7,6 +7,7 @@ import functools
 from mccompile._dataclass import dataclass
 from mccompile.codegen.extents import GivenExtent
 from mccompile.codegen.loops import all_of
+from mccompile.codegen.pieces import Pieces
 from mccompile.codegen.ports import Port, ports_over
 from mccompile.ir.parts import Parts
 from mccompile.plugins import Function
@@ -219,7 +220,7 @@ class ModelFacts:
     stepwise: bool
     io: str
     id_bytes: str
-    blob: bytes
+    blob: Pieces
     trusted: Trusted | None
     given: list[GivenExtent]
     functions: tuple[Function, ...] = ()

@@ -7,6 +7,7 @@ from mccompile.codegen.blob import embed_c
 from mccompile.codegen.facts import ModelFacts
 from mccompile.codegen.library import Library, library_files
 from mccompile.codegen.packages import DEFAULT, POOL_OF_THREADS, Content, find_package, packed
+from mccompile.codegen.pieces import Bytes
 from mccompile.codegen.projects import Project
 from mccompile.codegen.templates import indent_c, render
 from mccompile.ir.errors import UsageError
@@ -19,7 +20,7 @@ RUNTIME = "mcc.c"
 def source_files(
     m: ModelFacts, embed: bool = False, library: Library | None = None, package: str = DEFAULT,
     pthread_pool: bool = False,
-) -> dict[str, bytes]:
+) -> dict[str, Bytes]:
     """Everything but the report: ``<name>.h .c .mcb``, the runtime, a main, what the package is built by.
 
     ``library`` holds the kernels where they are in files of their own.
@@ -40,7 +41,7 @@ def own_sources(m: ModelFacts) -> list[str]:
 
 def project_files(
     p: Project, embed: bool = False, package: str = DEFAULT, pthread_pool: bool = False
-) -> dict[str, bytes]:
+) -> dict[str, Bytes]:
     """Everything but the report: the files of each model, of the kernels, of the project, and those of the package;
     with ``pthread_pool`` a pool of threads.
 
@@ -61,7 +62,8 @@ def project_files(
     pools = [POOL_OF_THREADS] if pthread_pool else []
     sources = (*own, *kernels, *blobs, *pools, RUNTIME)
     parted = any(m.threads > 1 for m in p.models)
-    files = {name: text.encode() for name, text in texts.items()} | runtime_files(parted, pthread_pool)
+    files: dict[str, Bytes] = {name: text.encode() for name, text in texts.items()}
+    files |= runtime_files(parted, pthread_pool)
     files |= {f"{m.name}.mcb": m.blob for m in p.models}
     for name, data in {n: d for m in p.models for f in m.functions for n, d in f.files.items()}.items():
         if name in files:

@@ -21,7 +21,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
@@ -30,6 +30,7 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
+from mccompile.codegen.pieces import Bytes, Files, pieces_of
 from mccompile.ir.errors import CompileError, UsageError
 
 LAST = "report.json"
@@ -44,7 +45,7 @@ _MARKS = (b"mccompile", b"MCCB")
 LEFT_ALONE = 3600.0
 """Seconds after which the folder that an ended process has left beside ours is nobody's."""
 
-_PIECE = 1 << 20
+_AT_A_TIME = 1 << 20
 """Bytes of a file that are read at a time."""
 
 _HERE = -100
@@ -63,7 +64,7 @@ def require_writable(out: Path) -> None:
         raise CompileError(f"cannot write to {out}: {e.strerror}") from e
 
 
-def write_folder(out: Path, files: Mapping[str, bytes]) -> None:
+def write_folder(out: Path, files: Files) -> None:
     """Write files into a folder, all or none; other files that are there stay, and those that are equal are not
     touched. A link in the folder that has the name of a file, or of a folder of files, is replaced, never followed.
 
@@ -88,7 +89,7 @@ def write_folder(out: Path, files: Mapping[str, bytes]) -> None:
         raise CompileError(f"cannot write to {out}: {e.strerror}") from e
 
 
-def _made(out: Path, files: Mapping[str, bytes]) -> bool:
+def _made(out: Path, files: Files) -> bool:
     """Make the folder. False where another process has made it meanwhile."""
     out.parent.mkdir(parents=True, exist_ok=True)
     with _beside(out) as stage:
@@ -103,7 +104,7 @@ def _made(out: Path, files: Mapping[str, bytes]) -> bool:
     return True
 
 
-def _holds(folder: Path, name: str, data: bytes) -> bool:
+def _holds(folder: Path, name: str, data: Bytes) -> bool:
     """Whether a file is there as it is to be, not by a link: what was built of it need not be built again."""
     path = folder / name
     if any(p.is_symlink() for p in _inside(folder, name)) or not path.is_file():
@@ -114,10 +115,15 @@ def _holds(folder: Path, name: str, data: bytes) -> bool:
         return False
 
 
-def _reads(path: Path, data: bytes) -> bool:
-    """Whether a file's bytes are these. It is read piece by piece: weights may be most of what memory holds."""
+def _reads(path: Path, data: Bytes) -> bool:
+    """Whether a file's bytes are these. It is read bit by bit: weights may be most of what memory holds."""
     with path.open("rb") as file:
-        return all(file.read(_PIECE) == data[at : at + _PIECE] for at in range(0, len(data), _PIECE))
+        for piece in pieces_of(data):
+            for at in range(0, len(piece), _AT_A_TIME):
+                part = piece[at : at + _AT_A_TIME]
+                if file.read(len(part)) != part:
+                    return False
+    return True
 
 
 def _require_ours(folder: Path, names: Collection[str]) -> None:
@@ -198,13 +204,14 @@ def _beside(out: Path) -> AbstractContextManager[Path]:
     return _stage(out.parent, f".{out.name}.mccompile-")
 
 
-def _fill(stage: Path, files: Mapping[str, bytes]) -> None:
+def _fill(stage: Path, files: Files) -> None:
     for name, data in files.items():
         (stage / name).parent.mkdir(parents=True, exist_ok=True)
-        (stage / name).write_bytes(data)
+        with (stage / name).open("wb") as file:
+            file.writelines(pieces_of(data))
 
 
-def _exchanged(out: Path, changed: Mapping[str, bytes]) -> bool:
+def _exchanged(out: Path, changed: Files) -> bool:
     """Put a folder with changed files in the place of ``out`` at once. False, and nothing done, where that cannot be:
     for want of the call or of rights, because folders of others are mounted in it, or the process is in it."""
     try:
@@ -249,7 +256,7 @@ def _move(old: Path, new: Path) -> None:
             _move(Path(entry.path), other)
 
 
-def _one_by_one(stage: Path, out: Path, changed: Mapping[str, bytes]) -> None:
+def _one_by_one(stage: Path, out: Path, changed: Files) -> None:
     """Move files into their places, the report last."""
     report, hidden = out / LAST, out / WHILE_REPLACED
     if report.exists():

@@ -26,6 +26,7 @@ from mccompile._data import data_dir
 from mccompile._dataclass import dataclass
 from mccompile._version import __version__
 from mccompile.codegen.facts import ModelFacts
+from mccompile.codegen.pieces import Bytes, Files
 from mccompile.codegen.projects import Project
 from mccompile.codegen.templates import indent_c, render
 from mccompile.ir.errors import UsageError
@@ -172,13 +173,13 @@ class Content:
         return self.package.headers or "."
 
 
-def packed(content: Content, files: Mapping[str, bytes]) -> dict[str, bytes]:
+def packed(content: Content, files: Files) -> dict[str, Bytes]:
     """All files of a package by their paths in it: the C files, headers and blobs given, and its own.
 
     Raises UsageError where two of them would have one path.
     """
     package = content.package
-    out = {}
+    out: dict[str, Bytes] = {}
     for name, data in files.items():
         kind = PurePosixPath(name).suffix
         if kind != ".mcb" or package.blobs:

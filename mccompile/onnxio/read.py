@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import onnx
@@ -20,6 +20,7 @@ from mccompile.onnxio.raise_opset import raised
 from mccompile.onnxio.schema import newest_opset
 from mccompile.onnxio.untyped import inferred, inlined
 from mccompile.onnxio.wellformed import require_wellformed
+from mccompile.onnxio.wire import read_around
 
 OLDEST_OPSET = 7
 """Older models are converted to it; from there on the importer's own rewrites make the newest form."""
@@ -35,14 +36,14 @@ def read_model(path: str | Path) -> OnnxModel:
         CompileError: the file is not a readable, supported ONNX model; one message that says why.
     """
     path = Path(path)
-    data = read_bytes(path)
-    sha256, proto = hashlib.sha256(data).hexdigest(), parse(data, path)
-    del data  # the model is as large again
+    proto, sha256 = parse(_content(path, read_around), path), _sha256(path)
     where = path.name
     opsets = _opsets(proto, where)
     check_limits(proto, where)
     if not proto.graph.node:
         raise CompileError("the graph has no nodes: there is nothing to compile", where=where)
+    if proto.functions or opsets[""] < OLDEST_OPSET:
+        proto = parse(read_bytes(path), path)  # C++ rewrites these: it is given all that tensors have
     proto = inline_functions(proto, opsets, path)
     opsets |= {o.domain: int(o.version) for o in proto.opset_import if o.domain.startswith(KEPT)}
     if opsets[""] < OLDEST_OPSET:
@@ -60,8 +61,18 @@ def read_model(path: str | Path) -> OnnxModel:
     )
 
 
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def read_bytes(path: Path) -> bytes:
     """The bytes of a model file, or an error that says why there are none."""
+    return _content(path, Path.read_bytes)
+
+
+def _content(path: Path, read: Callable[[Path], bytes]) -> bytes:
+    """What ``read`` finds in a model file, or an error that says why there is nothing."""
     if not path.exists():
         remote = "://" in str(path) or re.match(r"https?:/", str(path))
         hint = "nothing is downloaded: get the file first" if remote else ""
@@ -73,7 +84,7 @@ def read_bytes(path: Path) -> bytes:
         hint += f": {', '.join(inside)}" if inside else ""
         raise UsageError(f"'{path}' is a folder", hint=hint, code="no-file")
     try:
-        data = path.read_bytes()
+        data = read(path)
     except OSError as error:
         raise UsageError(f"'{path}' cannot be read: {error.strerror}", code="no-file") from error
     if not data:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import sys
+from io import FileIO
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from onnx import numpy_helper
 from mccompile.ir.errors import CompileError
 from mccompile.ir.limits import require
 from mccompile.onnxio.dtypes import dtype_bits, dtype_name, numpy_dtype
+from mccompile.onnxio.wire import OWN
 
 _AS_STORED = frozenset("f32 f64 f16 bool i8 i16 i32 i64 u8 u16 u32 u64".split())
 """Element types that numpy reads as files hold them: weights are most of a model, and not copied once more."""
@@ -33,7 +35,7 @@ def decode_tensor(tensor: onnx.TensorProto, folder: Path, where: str) -> np.ndar
         raise CompileError("the tensor states no element type", where=label)
     want = _payload_bytes(tuple(tensor.dims), dtype, label)
     external = tensor.data_location == onnx.TensorProto.EXTERNAL
-    raw = _read_external(tensor, folder, want, label) if external else None
+    raw: bytes | memoryview | None = _read_external(tensor, folder, want, label) if external else None
     if raw is None and tensor.HasField("raw_data"):
         raw = tensor.raw_data  # a copy each time it is asked for
     if raw is not None and len(raw) != want:
@@ -45,7 +47,7 @@ def decode_tensor(tensor: onnx.TensorProto, folder: Path, where: str) -> np.ndar
         loaded.CopyFrom(tensor)
         del loaded.external_data[:]
         loaded.data_location = onnx.TensorProto.DEFAULT
-        loaded.raw_data = raw
+        loaded.raw_data = bytes(raw)
         tensor = loaded
     try:
         return np.asarray(numpy_helper.to_array(tensor))
@@ -82,7 +84,7 @@ def _payload_bytes(dims: tuple[int, ...], dtype: str, label: str) -> int:
     return size
 
 
-def _read_external(tensor: onnx.TensorProto, folder: Path, want: int, label: str) -> bytes:
+def _read_external(tensor: onnx.TensorProto, folder: Path, want: int, label: str) -> memoryview:
     entries = {entry.key: entry.value for entry in tensor.external_data}
     try:
         offset = int(entries.get("offset", "0"))
@@ -93,21 +95,32 @@ def _read_external(tensor: onnx.TensorProto, folder: Path, want: int, label: str
         raise CompileError(
             f"external data of {length} bytes at {offset}, its shape needs {want}", where=label
         )
-    path = _inside(entries.get("location", ""), folder, label)
+    location = entries.get("location", "")
+    own = location.startswith(OWN)
+    path = folder / location.removeprefix(OWN) if own else _inside(location, folder, label)
+    data = np.empty(length, np.uint8)  # numpy asks for memory in large pages
     try:
-        with open(path, "rb") as file:
+        with FileIO(path) as file:
             file.seek(offset)
-            data = file.read(length)
+            read = _read_into(data, file)
     except OSError as error:
         raise CompileError(
             f"external data file '{path.name}' cannot be read: {error.strerror}", where=label
         ) from error
-    if len(data) != length:
+    if read != length:
         raise CompileError(
-            f"external data file '{path.name}' ends early: {len(data)} of {length} bytes at {offset}",
+            f"external data file '{path.name}' ends early: {read} of {length} bytes at {offset}",
             where=label,
         )
-    return data
+    return data.data.toreadonly()
+
+
+def _read_into(data: np.ndarray, file: FileIO) -> int:
+    """Fill an array of bytes from a file: how many there were. One call of the system gives at most 2 GiB."""
+    filled = 0
+    while filled < len(data) and (more := file.readinto(data[filled:].data)):
+        filled += more
+    return filled
 
 
 def _inside(location: str, folder: Path, label: str) -> Path:

@@ -9,6 +9,7 @@ from mccompile._version import version_text
 from mccompile.codegen.blob import payload_offset
 from mccompile.codegen.facts import ModelFacts
 from mccompile.codegen.files import c_sources
+from mccompile.codegen.pieces import Files
 from mccompile.codegen.projects import Project
 from mccompile.report.report import make_report
 from mccompile.report.schema import SCHEMA
@@ -16,7 +17,7 @@ from mccompile.report.summary import MAX_LINES, row, size_text
 from mccompile.search.state import Compilation
 
 
-def project_report(p: Project, compilations: Sequence[Compilation], files: Mapping[str, bytes]) -> dict[str, Any]:
+def project_report(p: Project, compilations: Sequence[Compilation], files: Files) -> dict[str, Any]:
     """What the models share, and the report of each by name."""
     assert p.library is not None
     reports = {}
@@ -41,13 +42,13 @@ def project_report(p: Project, compilations: Sequence[Compilation], files: Mappi
     }
 
 
-def choice_report(m: ModelFacts, compilations: Sequence[Compilation], files: Mapping[str, bytes]) -> dict[str, Any]:
+def choice_report(m: ModelFacts, compilations: Sequence[Compilation], files: Files) -> dict[str, Any]:
     """What a network for several targets needs, and the report of each of them by the name of its program; of each,
     where its blob lies in that of all."""
     arenas = [part.facts.arena_bytes for part in m.parts]
     kernels = sum(len(part.facts.kernels) for part in m.parts)
     reports = {}
-    inside = payload_offset(m.blob)
+    inside = payload_offset(bytes(m.blob))
     for c, part in zip(compilations, m.parts, strict=True):
         place = {"file": f"{m.name}.mcb", "offset": inside + part.place, "bytes": len(part.facts.blob)}
         reports[part.facts.name] = make_report(c, {}) | {"blob": place}

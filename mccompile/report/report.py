@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -12,6 +11,7 @@ from mccompile._version import version_text
 from mccompile.codegen.extents import GivenExtent
 from mccompile.codegen.facts import ModelFacts
 from mccompile.codegen.files import c_sources
+from mccompile.codegen.pieces import Files
 from mccompile.codegen.ports import Port
 from mccompile.importer.outline import Outline
 from mccompile.ir.dims import Dim
@@ -143,7 +143,7 @@ def _copies(f: Improved) -> dict[str, Any]:
     }
 
 
-def make_report(c: Compilation, files: Mapping[str, bytes]) -> dict[str, Any]:
+def make_report(c: Compilation, files: Files) -> dict[str, Any]:
     """The report of a finished compilation, as plain data."""
     program, facts, lowered = c.program, c.facts, c.lowered
     assert program is not None

@@ -22,6 +22,7 @@ from pathlib import Path
 from mccompile._data import data_dir
 from mccompile._dataclass import dataclass
 from mccompile._version import version_text
+from mccompile.codegen.pieces import Files, pieces_of
 from mccompile.plugins import made_with
 from mccompile.run.cache import MOST_BYTES, cached, digest_of, found, stored
 from mccompile.targets.target import resolve
@@ -54,7 +55,7 @@ class Kept:
         with path.open("rb") as file:
             return {name: file.read(size) for name, size in json.loads(file.readline()).items()}
 
-    def keep(self, files: Mapping[str, bytes]) -> None:
+    def keep(self, files: Files) -> None:
         """From now on these. CacheError for a folder that cannot be used."""
         if sum(map(len, files.values())) > LARGEST:
             return
@@ -62,7 +63,9 @@ class Kept:
 
         def write(path: Path) -> None:
             with path.open("wb") as file:
-                file.writelines([head, *files.values()])  # not joined first: weights may be most of memory
+                file.write(head)
+                for data in files.values():
+                    file.writelines(pieces_of(data))
 
         stored(self.name, write)
 

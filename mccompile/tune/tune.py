@@ -12,6 +12,7 @@ from mccompile import driver, model_options
 from mccompile.bench.machine import DEFAULT_L2, compiler_name, cpu_name
 from mccompile.codegen.folder import write_folder
 from mccompile.codegen.packages import DEFAULT
+from mccompile.codegen.pieces import Bytes, Files
 from mccompile.driver import Compilation, Options
 from mccompile.ir.errors import UsageError
 from mccompile.ir.graph import Graph, Node
@@ -131,7 +132,7 @@ def _rivals(graph: Graph, target: Target, growth: int) -> Iterator[tuple[str, No
             yield name, node, rivals
 
 
-def _compiled(node: Node, c: Compilation, label: str) -> dict[str, bytes]:
+def _compiled(node: Node, c: Compilation, label: str) -> dict[str, Bytes]:
     """The files of a node by itself, in the form that a compilation would give it, with one of its candidates: its
     weights are narrow already, and no other node that options may name is there."""
     single = alone(node, c.graph)
@@ -142,6 +143,6 @@ def _compiled(node: Node, c: Compilation, label: str) -> dict[str, bytes]:
     return driver.finish(Compilation(single.name, "0" * 64, own, c.target, single, []))
 
 
-def _digest(files: Mapping[str, bytes]) -> str:
+def _digest(files: Files) -> str:
     """Of the C that is measured."""
-    return hashlib.sha256(files[f"{NAME}.c"]).hexdigest()[:16]
+    return hashlib.sha256(bytes(files[f"{NAME}.c"])).hexdigest()[:16]

@@ -13,6 +13,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import mccompile
+from mccompile.codegen.folder import write_folder
 from mccompile.codegen.helpers import with_needs
 from mccompile.driver import finish
 from mccompile.ir import expr as ex
@@ -117,9 +118,7 @@ def test_no_access_outside_of_the_tensors(arithmetic: str, tmp_path: Path) -> No
     for i, layer in enumerate([*chosen, *(LINES[::4] if arithmetic == "mve" else ())]):
         c = compilation(layer, i, "guarded", host(arithmetic), force_of(layer))
         out = tmp_path / f"out{i}"
-        out.mkdir()
-        for name, data in finish(c).items():
-            (out / name).write_bytes(data)
+        write_folder(out, finish(c))
         graph = graph_of(layer, i)
         runs = [inputs_of(graph, seed) for seed in (1, 2)]
         split = build(out, [*SANITIZERS, SPLIT, "-O0"], compiler)
@@ -143,9 +142,7 @@ def test_arm_accepts_the_text(tmp_path: Path) -> None:
     for i, layer in enumerate([STAGED[2], STAGED[16], PLANES[3], PRODUCTS[4]]):
         c = compilation(layer, i, "layer", target, force_of(layer))
         out = tmp_path / f"out{i}"
-        out.mkdir()
-        for name, data in finish(c).items():
-            (out / name).write_bytes(data)
+        write_folder(out, finish(c))
         for level in ("-O0", "-O2", "-Os"):
             flags = [*target.c_flags, *STRICT_WARNINGS, level]
             run_compiler([compiler, *flags, "-c", "layer.c", "-o", "layer.o"], out)

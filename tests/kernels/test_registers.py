@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from mccompile.codegen.files import source_files
+from mccompile.codegen.folder import write_folder
 from mccompile.driver import Options, compile_program, import_graph
 from mccompile.targets.target import resolve
 from tests._skips import needs_tool
@@ -87,8 +88,7 @@ def machine_code(case: VariantCase, target: str, compiler: str, folder: Path) ->
         store_channels_last(c)
     else:
         keep_layouts(c)
-    for name, data in source_files(compile_program(c)).items():
-        (folder / name).write_bytes(data)
+    write_folder(folder, source_files(compile_program(c)))
     spared = precompiled([compiler], c.target.c_flags, folder / "tiles.c")
     command = [compiler, *c.target.c_flags, *spared, "-c", "tiles.c", "-o", "tiles.o"]
     subprocess.run(command, cwd=folder, check=True)

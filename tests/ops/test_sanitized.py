@@ -125,7 +125,7 @@ def test_no_operator_leaves_its_memory_whatever_stands_in_a_payload_that_was_not
     for b in built:
         for word in HOSTILE:
             arena, blob = aligned_bytes(b.facts.arena_bytes, b.facts.align), aligned_bytes(len(b.facts.blob), 64)
-            blob[:] = np.frombuffer(b.facts.blob, np.uint8)
+            blob[:] = np.frombuffer(bytes(b.facts.blob), np.uint8)
             blob[-_unchecked(b) :] = np.resize(np.frombuffer(np.uint32(word).tobytes(), np.uint8), _unchecked(b))
             arena[:] = 0
             try:
@@ -139,14 +139,14 @@ def test_no_operator_leaves_its_memory_whatever_stands_in_a_payload_that_was_not
 def _unchecked(b: Built) -> int:
     """The bytes at the end of a blob that init does not look at."""
     trusted = b.facts.trusted.nbytes if b.facts.trusted else 0
-    return len(b.facts.blob) - payload_offset(b.facts.blob) - trusted if b.facts.blob else 0
+    return len(b.facts.blob) - payload_offset(bytes(b.facts.blob)) - trusted if len(b.facts.blob) else 0
 
 
 def test_an_access_behind_the_arena_ends_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     built = compile_case(front_ends()["", "Conv"], 0, tmp_path, Options(target="generic"), "net")
     library, f = program([built], "generic", tmp_path, monkeypatch), built.facts
     blob = aligned_bytes(len(f.blob), f.align)
-    blob[:] = np.frombuffer(f.blob, np.uint8)
+    blob[:] = np.frombuffer(bytes(f.blob), np.uint8)
     assert library.call(built, aligned_bytes(f.arena_bytes, f.align), blob) == 0
     with pytest.raises(CompileError, match="AddressSanitizer: heap-buffer-overflow"):
         library.call(built, aligned_bytes(f.arena_bytes - f.align, f.align), blob)

@@ -22,7 +22,7 @@ def program_id(payload: bytes) -> bytes:
 
 @pytest.fixture(scope="session")
 def blob(payload: bytes, program_id: bytes) -> bytes:
-    return write_blob(payload, sample_tensors(), program_id, ALIGN)
+    return bytes(write_blob(payload, sample_tensors(), program_id, ALIGN))
 
 
 @pytest.fixture(scope="session")

@@ -63,7 +63,7 @@ def test_fields_leave_no_gap(fields: tuple[tuple[str, int, int], ...]) -> None:
 
 def test_bytes_of_a_small_blob_by_hand() -> None:
     """An independent rendering of the specification, so that writer and reader cannot err together."""
-    got = write_blob(b"\x01\x02\x03\x04\x05", [BlobTensor("ab", "u8", (5,), 0, 5)], bytes(range(16)), 16)
+    got = bytes(write_blob(b"\x01\x02\x03\x04\x05", [BlobTensor("ab", "u8", (5,), 0, 5)], bytes(range(16)), 16))
     body = b"\x01\x02\x03\x04\x05\0\0\0"
     body += b"\0\0\0\0\x05\0\0\0\x05\x01\x02\0\x05\0\0\0ab\0\0"
     head = b"MCCB\x01\0\0\0\x04\x03\x02\x01\x40\0\0\0\x5c\0\0\0\x10\0\0\0"
@@ -77,7 +77,7 @@ def test_bytes_of_a_small_blob_by_hand() -> None:
 def test_round_trip(align: int, payload_bytes: int) -> None:
     payload = bytes(range(payload_bytes))
     tensors = [BlobTensor("x" * n, "u8", (payload_bytes,), 0, payload_bytes) for n in range(6)]
-    data = write_blob(payload, tensors, bytes(16), align)
+    data = bytes(write_blob(payload, tensors, bytes(16), align))
     back = read_blob(data)
     assert (back.payload, back.tensors, back.program_id, back.align) == (
         payload,
@@ -94,10 +94,10 @@ def test_pieces_are_the_whole_and_copied_once() -> None:
     pieces = [memoryview(whole)[:5], b"", memoryview(whole)[5:2_000_000], whole[2_000_000:]]
     tensors = [BlobTensor("w", "u8", (len(whole),), 0, len(whole))]
     tracemalloc.start()
-    data = write_blob(pieces, tensors, bytes(16), 64)
+    data = bytes(write_blob(pieces, tensors, bytes(16), 64))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert data == write_blob(whole, tensors, bytes(16), 64)
+    assert data == bytes(write_blob(whole, tensors, bytes(16), 64))
     assert peak < 1.1 * len(whole)
 
 

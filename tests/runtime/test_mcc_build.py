@@ -292,7 +292,7 @@ def test_embedded_blob_is_the_blob(
     compiler: str, align: int, payload: bytes, program_id: bytes, tmp_path: Path
 ) -> None:
     cc = needs_tool(compiler)
-    blob = write_blob(payload, [], program_id, align)
+    blob = bytes(write_blob(payload, [], program_id, align))
     embedded = c_file(tmp_path, "kws_blob.c", embed_c("kws_blob", blob))
     main = c_file(tmp_path, "main.c", EMBED_MAIN.format(declaration=declare_c("kws_blob", blob), align=align))
     run(

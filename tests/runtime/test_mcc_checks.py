@@ -137,7 +137,7 @@ def test_another_program_is_refused(
             rt.check(blob, expect=rt.expecting(bytes(other), len(payload), ALIGN))
             == header_numbers["MCC_E_ID"]
         )
-        swapped = write_blob(payload, sample_tensors(), bytes(other), ALIGN)
+        swapped = bytes(write_blob(payload, sample_tensors(), bytes(other), ALIGN))
         assert rt.check(swapped) == header_numbers["MCC_E_ID"]
         assert rt.verify(swapped) == 0
     for nbytes in (0, len(payload) - 1, len(payload) + 1):
@@ -193,7 +193,7 @@ def test_directory_gives_the_tensors(
 
 
 def test_blob_without_weights_and_directory(rt: Runtime, header_numbers: dict[str, int]) -> None:
-    data = write_blob(b"", [], bytes(16), ALIGN)
+    data = bytes(write_blob(b"", [], bytes(16), ALIGN))
     assert rt.check(data, expect=rt.expecting(bytes(16), 0, ALIGN)) == 0
     assert rt.verify(data) == 0
     directory = rt.ffi.new("mcc_blob_dir *")

@@ -262,7 +262,7 @@ class CaseLibrary:
         arena = allocate(f.arena_bytes, f.align)
         arena[:] = poison
         blob = allocate(len(f.blob), f.align)
-        blob[:] = np.frombuffer(f.blob, dtype=np.uint8)
+        blob[:] = np.frombuffer(bytes(f.blob), dtype=np.uint8)
         answers = []
         for inputs in runs:
             for p in f.inputs:
