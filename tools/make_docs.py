@@ -111,7 +111,7 @@ def _stages() -> dict[str, str]:
     names = list(kept)
     kept["passes"] = kept[names[names.index("lower") - 1]]
     kept["kernel-passes"] = kept[names[names.index("plan") - 1]]
-    kept["c"] = files["digits.c"].decode()
+    kept["c"] = bytes(files["digits.c"]).decode()
     return kept
 
 
@@ -344,7 +344,7 @@ def report_diff() -> str:
     reports = []
     for level in ("O2", "Os"):
         files = finish(import_graph(path, Options(target="cortex-m4", opt_level=level)))
-        reports.append(json.loads(files["report.json"]))
+        reports.append(json.loads(bytes(files["report.json"])))
     return _fence("\n".join(text_lines(differences(*reports))))
 def error_codes() -> str:
     """What programs go by."""

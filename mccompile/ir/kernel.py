@@ -133,6 +133,8 @@ class Call:
 
     def with_counts(self, counts: Mapping[str, Buffer]) -> Call:
         """The call with those of the buffers, by symbol, that its numbers depend on."""
+        if not counts:
+            return self
         numbers = [*number_names(self).values(), *self.op.told, *(v.offset for v in self.views())]
         found = tuple(counts[s.name] for s in symbols(*numbers) if s.name in counts)
         own = [v.buffer for v in self.results]
@@ -140,6 +142,8 @@ class Call:
 
     def at(self, values: Mapping[str, int]) -> Call:
         """The call on its views, and with its operator's numbers, where symbols of extents have values."""
+        if not values:
+            return self
         reads = tuple(None if v is None else v.at(values) for v in self.reads)
         results, extras = (tuple(v.at(values) for v in of) for of in (self.results, self.extras))
         return replace(self, op=op_at(self.op, values), reads=reads, results=results, extras=extras)

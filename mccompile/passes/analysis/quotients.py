@@ -24,6 +24,7 @@ expression (ArgMax) stands behind nearly all that a network computes: it asks fo
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator
 
 from mccompile.ir import expr as ex
@@ -44,7 +45,8 @@ def summed(graph: Graph) -> set[Value]:
     return found
 
 
-def parts(body: ex.Expr, asked: bool) -> set[ex.Expr]:
+@functools.lru_cache(maxsize=4096)
+def parts(body: ex.Expr, asked: bool) -> frozenset[ex.Expr]:
     """The parts of an expression that are terms or factors of what is rounded in it; with ``asked``, of its value."""
     found: dict[ex.Expr, None] = {}
     pending = [body] if asked else []
@@ -55,9 +57,10 @@ def parts(body: ex.Expr, asked: bool) -> set[ex.Expr]:
         if e.dtype.is_float and e not in found:
             found[e] = None
             pending += _terms(e)
-    return set(found)
+    return frozenset(found)
 
 
+@functools.lru_cache(maxsize=4096)
 def quantises(body: ex.Expr) -> bool:
     """Whether an expression makes bytes: its scale was measured, and no number is at a step of it for a reason."""
     return any(isinstance(e, ex.Convert) and e.dtype.name in ("i8", "u8") for e in ex.distinct(body))

@@ -20,6 +20,8 @@ LARGEST = 2**31 - 1
 def run(graph: Graph, remarks: Remarks) -> int:
     """Store i64 that fits into i32 as such, never at the border of the graph: half the memory, and no conversion of
     indices. Exact."""
+    if not any(v.dtype == I64 for v in (*graph.constants, *(v for n in graph.nodes for v in n.results))):
+        return 0
     r = Rewriter(graph)
     known = _ranges(graph)
     wide = [v for v in known if v.dtype == I64 and not r.is_output(v) and v not in graph.inputs]
