@@ -27,6 +27,12 @@ LARGE_FILE = 8 << 20
 LARGE = 64 << 10
 """Bytes of a tensor that stay in the file."""
 
+MOST_FIELDS = 200_000
+"""Fields that are looked at: a file of more, as one of a million tiny ones, is faster read by protobuf."""
+
+MOST_DEEP = 100
+"""Messages inside of one another: protobuf reads no more."""
+
 OWN = f"{secrets.token_hex(8)}:"
 """Begins the location of data that are in the model's own file, which may be a link to anywhere: no file may say so
 itself, so it is another in each process."""
@@ -68,76 +74,89 @@ def read_around(path: Path) -> bytes:
         size = os.fstat(file.fileno()).st_size
         if size >= LARGE_FILE:
             try:
-                return _around(file, onnx.ModelProto, 0, size, path.name)
+                return _Reader(file, path.name).around(onnx.ModelProto, 0, size)
             except _OddError:
                 file.seek(0)
         return file.read()
 
 
-def _around(file: BinaryIO, message: type, begin: int, end: int, name: str) -> bytes:
-    """A message that lies at [begin, end) of the file, without what is large."""
-    if message is onnx.TensorProto:
-        return _tensor(file, begin, end, name)
-    parts = []
-    for field in _fields(file, begin, end):
-        inner = _INSIDE[message].get(field.number)
-        if inner is not None and field.kind == _BYTES and field.end - field.content >= LARGE:
-            body = _around(file, inner, field.content, field.end, name)
-            parts.append(_varint(field.number << 3 | _BYTES) + _varint(len(body)) + body)
-        else:
-            parts.append(_bytes(file, field.begin, field.end))
-    return b"".join(parts)
+class _Reader:
+    """Reads messages that lie at [begin, end) of a file."""
 
+    def __init__(self, file: BinaryIO, name: str) -> None:
+        self.file = file
+        self.name = name
+        self.left = MOST_FIELDS
 
-def _tensor(file: BinaryIO, begin: int, end: int, name: str) -> bytes:
-    """A TensorProto; its data stay in the file if they are large, raw, and stated once."""
-    fields = list(_fields(file, begin, end))
-    raw = [f for f in fields if f.number == _RAW_DATA]
-    elsewhere = any(f.number in (_EXTERNAL_DATA, _DATA_LOCATION) for f in fields)
-    if elsewhere or len(raw) != 1 or raw[0].kind != _BYTES or raw[0].end - raw[0].content < LARGE:
-        return _bytes(file, begin, end)
-    place = onnx.TensorProto(data_location=onnx.TensorProto.EXTERNAL)
-    length = raw[0].end - raw[0].content
-    for key, value in (("location", OWN + name), ("offset", raw[0].content), ("length", length)):
-        place.external_data.add(key=key, value=str(value))
-    others = [_bytes(file, f.begin, f.end) for f in fields if f.number != _RAW_DATA]
-    return b"".join([*others, place.SerializeToString()])
-
-
-def _fields(file: BinaryIO, begin: int, end: int) -> Iterator[_Field]:
-    """The fields of a message that lies at [begin, end) of the file."""
-    at = begin
-    while at < end:
-        file.seek(at)
-        key, size = _read_varint(file)
-        content = at + size
-        number, kind = key >> 3, key & 7
-        if kind == _BYTES:
-            length, size = _read_varint(file)
-            content += size
-        elif kind == _VARINT:
-            length = _read_varint(file)[1]
-        elif kind in _FIXED:
-            length = _FIXED[kind]
-        else:
+    def around(self, message: type, begin: int, end: int, depth: int = 0) -> bytes:
+        """A message without what is large; it is ``depth`` messages deep in others."""
+        if depth > MOST_DEEP:
             raise _OddError
-        if content + length > end:
-            raise _OddError
-        yield _Field(number, kind, at, content, content + length)
-        at = content + length
+        if message is onnx.TensorProto:
+            return self._tensor(begin, end)
+        parts = []
+        for field in self._fields(begin, end):
+            inner = _INSIDE[message].get(field.number)
+            if inner is not None and field.kind == _BYTES and field.end - field.content >= LARGE:
+                body = self.around(inner, field.content, field.end, depth + 1)
+                parts.append(_varint(field.number << 3 | _BYTES) + _varint(len(body)) + body)
+            else:
+                parts.append(self._bytes(field.begin, field.end))
+        return b"".join(parts)
 
+    def _tensor(self, begin: int, end: int) -> bytes:
+        """A TensorProto; its data stay in the file if they are large, raw, and stated once."""
+        fields = list(self._fields(begin, end))
+        raw = [f for f in fields if f.number == _RAW_DATA]
+        elsewhere = any(f.number in (_EXTERNAL_DATA, _DATA_LOCATION) for f in fields)
+        if elsewhere or len(raw) != 1 or raw[0].kind != _BYTES or raw[0].end - raw[0].content < LARGE:
+            return self._bytes(begin, end)
+        place = onnx.TensorProto(data_location=onnx.TensorProto.EXTERNAL)
+        length = raw[0].end - raw[0].content
+        for key, value in (("location", OWN + self.name), ("offset", raw[0].content), ("length", length)):
+            place.external_data.add(key=key, value=str(value))
+        others = [self._bytes(f.begin, f.end) for f in fields if f.number != _RAW_DATA]
+        return b"".join([*others, place.SerializeToString()])
 
-def _read_varint(file: BinaryIO) -> tuple[int, int]:
-    """A number at the file's position, and its bytes there."""
-    value = 0
-    for size in range(1, 11):
-        byte = file.read(1)
-        if not byte:
+    def _fields(self, begin: int, end: int) -> Iterator[_Field]:
+        """The fields of a message."""
+        at = begin
+        while at < end:
+            self.left -= 1
+            self.file.seek(at)
+            key, size = self._number()
+            content = at + size
+            number, kind = key >> 3, key & 7
+            if kind == _BYTES:
+                length, size = self._number()
+                content += size
+            elif kind == _VARINT:
+                length = self._number()[1]
+            else:
+                length = _FIXED.get(kind, -1)
+            if number == 0 or length < 0 or content + length > end or self.left < 0:
+                raise _OddError
+            yield _Field(number, kind, at, content, content + length)
+            at = content + length
+
+    def _number(self) -> tuple[int, int]:
+        """The number at the file's position, and its bytes there."""
+        value = 0
+        for size in range(1, 11):
+            byte = self.file.read(1)
+            if not byte:
+                break
+            value |= (byte[0] & 0x7F) << 7 * (size - 1)
+            if byte[0] < 0x80:
+                return value, size
+        raise _OddError
+
+    def _bytes(self, begin: int, end: int) -> bytes:
+        self.file.seek(begin)
+        found = self.file.read(end - begin)
+        if len(found) != end - begin:
             raise _OddError
-        value |= (byte[0] & 0x7F) << 7 * (size - 1)
-        if byte[0] < 0x80:
-            return value, size
-    raise _OddError
+        return found
 
 
 def _varint(value: int) -> bytes:
@@ -151,11 +170,3 @@ def _varint(value: int) -> bytes:
         found.append(value & 0x7F | 0x80)
         value >>= 7
     return bytes([*found, value])
-
-
-def _bytes(file: BinaryIO, begin: int, end: int) -> bytes:
-    file.seek(begin)
-    found = file.read(end - begin)
-    if len(found) != end - begin:
-        raise _OddError
-    return found

@@ -118,6 +118,27 @@ def test_what_cpp_rewrites_is_read_whole(opset: int, tmp_path: Path) -> None:
     np.testing.assert_array_equal(read_model(saved(proto, tmp_path)).graph.initializers["w"], LARGE)
 
 
+def test_files_of_many_fields_are_given_to_protobuf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """None is walked through for longer than it takes to read; a field has no number 0."""
+    path = saved(model(), tmp_path)
+    whole = path.read_bytes()
+    monkeypatch.setattr(wire, "MOST_FIELDS", 10)
+    assert wire.read_around(path) == whole
+    (tmp_path / "zeros").write_bytes(bytes(1000))
+    assert wire.read_around(tmp_path / "zeros") == bytes(1000)
+
+
+def test_graphs_inside_of_graphs_go_as_deep_as_protobuf_reads(tmp_path: Path) -> None:
+    deep = b"n" * wire.LARGE
+    for _ in range(1000):
+        for field in (6, 5, 1):  # the graph of an attribute of a node
+            deep = wire._varint(field << 3 | 2) + wire._varint(len(deep)) + deep
+    path = tmp_path / "net.onnx"
+    path.write_bytes(wire._varint(7 << 3 | 2) + wire._varint(len(deep)) + deep)
+    with pytest.raises(CompileError, match="not a readable ONNX protobuf"):
+        read_model(path)
+
+
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 0.999])
 def test_a_file_that_was_cut_short_is_no_protobuf(share: float, tmp_path: Path) -> None:
     path = saved(model(), tmp_path)
