@@ -22,9 +22,9 @@ TAKES_EXTENTS = frozenset({
     "canonicalize", "choose-layouts", "compose-products", "eliminate-common-subexpressions",
     "eliminate-dead-code", "fold-affine", "fold-affine-before", "fold-constants", "fold-pads", "fuse-groups",
     "fuse-prologues", "fuse-siblings", "hoist-weight-zero-points", "hoist-zero-points", "inline-scalars",
-    "keep-quantised-weights", "move-maps-over-movement", "move-maps-over-reshapes", "recognize-activations",
-    "recognize-attention", "recognize-normalization", "recognize-recurrent", "recognize-softmax", "round-products",
-    "simplify-movement", "tabulate-extents", "widen-f16",
+    "join-extremes", "keep-quantised-weights", "move-maps-over-movement", "move-maps-over-reshapes",
+    "recognize-activations", "recognize-attention", "recognize-normalization", "recognize-recurrent",
+    "recognize-softmax", "round-products", "simplify-movement", "tabulate-extents", "widen-f16",
 })  # fmt: skip
 """The passes that see every node."""
 

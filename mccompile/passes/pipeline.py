@@ -6,7 +6,7 @@ _CLEAN = ("fold-constants", "eliminate-common-subexpressions", "canonicalize", "
 _CHANNELS = ("remove-dead-channels", "fold-constant-channels")
 _GROUPS = ("fuse-groups", "split-batches", "move-maps-over-movement", "move-maps-over-reshapes", "fuse-groups")
 _FUSE = (
-    "move-maps-over-movement", "fold-pads", "fold-affine", "compose-products", "fold-affine-before",
+    "join-extremes", "move-maps-over-movement", "fold-pads", "fold-affine", "compose-products", "fold-affine-before",
     "merge-summed-convolutions", *_CHANNELS, *_GROUPS, "eliminate-dead-code", "recognize-attention",
     "eliminate-dead-code", "fold-score-scales", "share-heads", "eliminate-dead-code", "band-attention",
     "eliminate-dead-code", "fuse-prologues", "recognize-activations", "enlarge-windows", "fuse-siblings",

@@ -23,7 +23,18 @@ from tests.kernels.cases_conv_channels import channels
 from tests.kernels.cases_matmul import attention, dot, quantised, rounded, variable
 from tests.kernels.cases_recurrent import RECURRENT
 from tests.kernels.cases_strassen import product
-from tests.kernels.cases_vectors import best, broadcast, hardmax, image, layer_norm, mapped, reduced, softmax, topk
+from tests.kernels.cases_vectors import (
+    best,
+    both_extremes,
+    broadcast,
+    hardmax,
+    image,
+    layer_norm,
+    mapped,
+    reduced,
+    softmax,
+    topk,
+)
 from tests.kernels.cases_winograd import winograd
 from tests.kernels.test_variants import compiled, inputs_of
 from tests.support.opcases import CaseLibrary
@@ -62,6 +73,7 @@ COUNTED = [
     hardmax((32, 100)),
     layer_norm((32, 128)),
     reduced("ReduceMean", (16, 8, 25), (2,)),
+    both_extremes((16, 200), (1,)),
     *(next(c for c in RECURRENT if c.kernel == cell) for cell in ("lstm.vector", "gru.vector", "gru.scaled")),
     topk((2, 300), 200),
     topk((3, 300), 9, kernel="topk.ranks"),

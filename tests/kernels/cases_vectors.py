@@ -143,6 +143,17 @@ def reduced(op: str, shape: Shape, axes: Sequence[int], tail: str = "plain") -> 
     return case("reduce.vector", f"{op} {list(shape)} {list(axes)} {tail}", build)
 
 
+def both_extremes(shape: Shape, axes: Sequence[int]) -> VariantCase:
+    """The least and the largest element of what is read once."""
+
+    def build(n: Net) -> str:
+        x = n("Neg", n.input(*shape))
+        low, high = (n(op, x, axes=list(axes)) for op in ("ReduceMin", "ReduceMax"))
+        return n("Sub", high, low)
+
+    return case("extremes.vector", f"{list(shape)} {list(axes)}", build)
+
+
 def _summed(n: Net) -> str:
     return n("ReduceSum", n("Neg", n.input(6, 45)), n.ints(1), keepdims=0)
 
@@ -234,6 +245,9 @@ REDUCTIONS = [
     reduced("ReduceMax", (2, 5, 7, 9), (1, 3), "clip"),
     reduced("ReduceMean", (3, 9, 16), (0, 1, 2)),
     case("reduce.vector", "dropped", _summed),
+    *(both_extremes((3, w), (1,)) for w in WIDTHS if w > 1),
+    both_extremes((7, 130), (0, 1)),
+    both_extremes((2, 5, 7, 9), (1, 3)),
     _masked_rows((5, 3, 2), 1),
     _masked_rows((9, 4), 1),
     _masked_rows((3, 21), 0),

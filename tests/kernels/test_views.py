@@ -175,6 +175,8 @@ NODES = [
     ("cum_sum.generic", "a: f32[2,3,5,7]", "cum_sum(%a) {axis=1, exclusive=True}", "f32[2,3,5,7]"),
     ("cum_sum.generic", "a: f32[4,20,30]", "cum_sum(%a) {axis=0, reverse=True}", "f32[4,20,30]"),
     ("arg_reduce.generic", "a: f32[5,7]", "arg_reduce(%a) {mode='max', axis=1}", "i64[5,1]"),
+    ("extremes.generic", "a: f32[5,7,3]", "extremes(%a) {axes=(1, 2)}", "f32[5,1,1], f32[5,1,1]"),
+    ("extremes.vector", "a: f32[5,37]", "extremes(%a) {axes=(1,)}", "f32[5,1], f32[5,1]"),
 ]
 WIDTHS = [
     ("a: f32[5,37], b: f16[5,37], e: bool[5,37]", "map(%a, %b, %e) {expr={select(x2, x0, x1)}}", "f32"),
@@ -205,7 +207,8 @@ def network(operands: str, node: str, result: str) -> Graph:
     used = {n: shape for n, shape in CONSTANTS.items() if f"%{n}" in node}
     weights = [f"{n}: f32[{','.join(map(str, shape))}]" for n, shape in used.items()]
     inputs = ", ".join(f"%{o}" for o in [*operands.split(", "), *weights])
-    graph = parse_graph(f"graph @net({inputs}) {{ %y = {node} : {result} return %y }}", lookup)
+    made = ", ".join(f"%{name}" for name in "yz"[: result.count("[")])
+    graph = parse_graph(f"graph @net({inputs}) {{ {made} = {node} : {result} return {made} }}", lookup)
     rng = np.random.default_rng(1)
     for v in [v for v in graph.inputs if v.name in used]:
         graph.inputs.remove(v)
@@ -280,11 +283,13 @@ class Drawn:
             given[value.name] = np.where(used, memory, memory.dtype.type("nan")) if own.dtype.is_float else memory
         return dense, given
 
-    def wanted(self, dense: dict[str, Array]) -> Array:
-        """The result's elements in the order of the views."""
-        (y,) = self.graph.outputs
-        stored = self.graph.evaluate(dense)[y.name].transpose([f.axis for f in y.type.factors])
-        return np.ascontiguousarray(stored).reshape(-1)[places(self.before.results[0])]
+    def wanted(self, dense: dict[str, Array]) -> list[Array]:
+        """The elements of each result in the order of the views."""
+        found, made = self.graph.evaluate(dense), []
+        for y, view in zip(self.graph.outputs, self.before.results, strict=True):
+            stored = found[y.name].transpose([f.axis for f in y.type.factors])
+            made.append(np.ascontiguousarray(stored).reshape(-1)[places(view)])
+        return made
 
 
 def on_other_views(call: Call, d: SeededDraw) -> Call:
@@ -325,9 +330,10 @@ def agree(found: Sequence[Drawn], target: str, folder: Path, optimised: Sequence
     rng = np.random.default_rng(5)
     for f in found:
         dense, given = f.inputs(rng)
-        (got,) = library.run(f.built, given, allocate=guarded_bytes)
-        fault = mismatch(got.reshape(-1)[places(f.after.results[0])], f.wanted(dense), 1e-5)
-        assert not fault, f"{f.after.kernel} on {f.after.inputs}: {fault}"
+        results = library.run(f.built, given, allocate=guarded_bytes)
+        for got, view, wanted in zip(results, f.after.results, f.wanted(dense), strict=True):
+            fault = mismatch(got.reshape(-1)[places(view)], wanted, 1e-5)
+            assert not fault, f"{f.after.kernel} on {f.after.inputs}: {fault}"
 
 
 @pytest.mark.parametrize("target", ALL_VECTORS)

@@ -47,6 +47,10 @@ test_col2im.py)."""
 OF_RECURRENT_NETWORKS = ("recognize-recurrent",)
 """Passes that look for cells, of which random graphs have none (tests/passes/test_recurrent_cells.py draws them)."""
 
+OF_EXTREMES = ("join-extremes",)
+"""Passes that look for the least and the largest element of one value, which random graphs seldom ask for both
+(tests/passes/join_extremes.mcir, tests/kernels/test_extremes.py)."""
+
 OF_EXTENTS = ("tabulate-extents",)
 """Passes on extents of the run, of which random graphs have none (tests/passes/tabulate_extents.mcir)."""
 
@@ -102,7 +106,7 @@ def test_each_pass_keeps_the_meaning(name: str) -> None:
         same = difference(narrow, graph.evaluate(drawn.inputs), floor=1)
         allowed = 1e-6 if name in OTHER_PRODUCTS else 0
         assert same <= allowed, f"seed {seed} is off by {same} in f32\n{print_graph(graph)}"
-    networks = (*OF_RECURRENT_NETWORKS, *OF_EXTENTS, *OF_QUANTISED_NETWORKS, *OF_COMPUTED_WEIGHTS)
+    networks = (*OF_RECURRENT_NETWORKS, *OF_EXTENTS, *OF_EXTREMES, *OF_QUANTISED_NETWORKS, *OF_COMPUTED_WEIGHTS)
     elsewhere = (*NEED_LARGE_VALUES, *networks, *BEHIND_OTHERS)
     assert changes > 5 or name in elsewhere, f"{name} changed next to nothing: the graphs do not test it"
 
