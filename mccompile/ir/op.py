@@ -200,6 +200,11 @@ class Op:
         """Whether every element of result 0 is one of some operand, unchanged."""
         return self.selects
 
+    def beside(self, other: Op) -> Op | None:
+        """The operator that gives, of one operand, this one's result and then the other's, as fast as one of them;
+        None if there is none."""
+        return None
+
     @property
     def picks(self) -> str:
         """"largest" or "least" where result 0 has, of several elements of operand 0 each, that one; else ""."""

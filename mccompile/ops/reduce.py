@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -12,18 +11,19 @@ from mccompile._dataclass import dataclass
 from mccompile.ir import expr as ex
 from mccompile.ir.dims import Dim, bound, maximum, span
 from mccompile.ir.graph import Value
-from mccompile.ir.op import Kind, Layouts, Op, TypeRuleError, has_axes
+from mccompile.ir.op import Kind, Layouts, Op
 from mccompile.ir.ranges import Range, anything, hull, summed
 from mccompile.ir.scalar import Array
 from mccompile.ir.structure import Structure, over_axes
 from mccompile.ir.types import BOOL, F16, F32, F64, I64, U8, DType, TensorType
 from mccompile.ops.extents import Extents
+from mccompile.ops.extremes import Extremes, extreme, extreme_range, reduced
 from mccompile.ops.frontend import Import
 from mccompile.ops.map import Map
 from mccompile.ops.registry import FrontEnd, onnx_op
 from mccompile.ops.sampling import Case, Draw
 
-_NUMPY: dict[str, Callable[..., Array]] = {"sum": np.sum, "prod": np.prod, "max": np.max, "min": np.min}
+_NUMPY: dict[str, Callable[..., Array]] = {"sum": np.sum, "prod": np.prod}
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,10 @@ class Reduce(Op):
     def picks(self) -> str:
         return {"max": "largest", "min": "least"}.get(self.mode, "")
 
+    def beside(self, other: Op) -> Op | None:
+        both = isinstance(other, Reduce) and (self.mode, other.mode, self.axes) == ("min", "max", other.axes)
+        return Extremes(self.axes) if both else None
+
     def as_sum(self, types: Sequence[TensorType | None]) -> tuple[Op, Array] | None:
         return (self, np.ones((), np.float32)) if self.mode == "sum" else None
 
@@ -78,32 +82,21 @@ class Reduce(Op):
         count = math.prod(x.shape[a] for a in self.axes)
         if self.mode == "sum":
             return (hull([summed(found, times, x.dtype) for times in span(count)]),)
-        if self.mode in ("max", "min") and span(count)[0] == 0:  # of nothing, an end of the type
-            return (anything(x.dtype, found.low.size),)
+        if self.selects:
+            return (extreme_range(x, self.axes, found),)
         return (anything(x.dtype, found.low.size) if self.mode == "prod" and count > 1 else found,)
 
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
         (x,) = types
         assert x is not None
-        if not has_axes(x, self.axes):
-            raise TypeRuleError(f"{x} cannot be reduced over axes {list(self.axes)}")
-        return (TensorType(x.dtype, tuple(1 if a in self.axes else e for a, e in enumerate(x.shape))),)
+        return (reduced(x, self.axes),)
 
     def evaluate(self, *arrays: Array | None) -> tuple[Array, ...]:
         x = np.asarray(arrays[0])
+        if self.selects:
+            return (extreme(self.mode, x, self.axes),)
         wide = x.astype(np.float32) if x.dtype == np.float16 else x
-        begin = {} if wide.size or self.mode in ("sum", "prod") else {"initial": _least(self.mode, wide.dtype)}
-        return (_NUMPY[self.mode](wide, axis=self.axes, keepdims=True, **begin).astype(x.dtype),)
-
-
-def _least(mode: str, dtype: np.dtype[Any]) -> Any:
-    """What max and min of no element are: the end of the type that any element replaces."""
-    if dtype.kind == "f":
-        return -np.inf if mode == "max" else np.inf
-    if dtype.kind == "b":
-        return mode == "min"
-    info = np.iinfo(dtype)
-    return info.min if mode == "max" else info.max
+        return (_NUMPY[self.mode](wide, axis=self.axes, keepdims=True).astype(x.dtype),)
 
 
 Before = Callable[[ex.Expr], ex.Expr]
