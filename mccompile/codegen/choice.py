@@ -73,14 +73,14 @@ def _one_blob(name: str, made: Sequence[ModelFacts]) -> tuple[list[ModelFacts], 
     for m, own in zip(made, blobs, strict=True):
         alike = [i for i, other in enumerate(blobs) if _same_weights(own, other)]
         program_id = own.program_id if len(alike) == 1 else _joint_id([blobs[i].program_id for i in alike])
-        data = write_blob(own.payload, own.tensors, program_id, own.align)
-        done.append(replace(m, blob=data, id_bytes=_bytes_text(program_id)))
+        data = bytes(write_blob(own.payload, own.tensors, program_id, own.align))
+        done.append(replace(m, blob=Pieces((data,)), id_bytes=_bytes_text(program_id)))
         if program_id not in at:
             payload += bytes(-len(payload) % align)
             at[program_id] = len(payload)
             title = "+".join(made[i].target for i in alike)
             sections.append(BlobTensor(title, "u8", (len(data),), len(payload), len(data)))
-            payload += bytes(data)
+            payload += data
     payload += bytes(-len(payload) % 8)
     ids = [read_blob(bytes(m.blob)).program_id for m in done]
     return done, write_blob(bytes(payload), sections, _joint_id(ids), align), [at[i] for i in ids]

@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 import onnx
 from google.protobuf.message import DecodeError
@@ -22,6 +23,8 @@ from mccompile.onnxio.untyped import inferred, inlined
 from mccompile.onnxio.wellformed import require_wellformed
 from mccompile.onnxio.wire import read_around
 
+Found = TypeVar("Found", bytes, str)
+
 OLDEST_OPSET = 7
 """Older models are converted to it; from there on the importer's own rewrites make the newest form."""
 
@@ -36,7 +39,7 @@ def read_model(path: str | Path) -> OnnxModel:
         CompileError: the file is not a readable, supported ONNX model; one message that says why.
     """
     path = Path(path)
-    proto, sha256 = parse(_content(path, read_around), path), _sha256(path)
+    proto, sha256 = parse(_content(path, read_around), path), _content(path, _sha256)
     where = path.name
     opsets = _opsets(proto, where)
     check_limits(proto, where)
@@ -71,7 +74,7 @@ def read_bytes(path: Path) -> bytes:
     return _content(path, Path.read_bytes)
 
 
-def _content(path: Path, read: Callable[[Path], bytes]) -> bytes:
+def _content(path: Path, read: Callable[[Path], Found]) -> Found:
     """What ``read`` finds in a model file, or an error that says why there is nothing."""
     if not path.exists():
         remote = "://" in str(path) or re.match(r"https?:/", str(path))
