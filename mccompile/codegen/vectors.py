@@ -16,7 +16,7 @@ from mccompile.codegen.packs import Final, Part, packed, packs, woven
 from mccompile.codegen.vector_emitter import Primitives, VectorEmitter, Width, rounding
 from mccompile.ir import expr as ex
 from mccompile.ir.dims import Dim, varies
-from mccompile.ir.types import DTYPES, F32, DType
+from mccompile.ir.types import DTYPES, F32, I8, I32, U8, DType
 from mccompile.ir.vector import V, is_direct, is_lane
 from mccompile.ir.views import View
 from mccompile.kernels.model.lanes import no_vectors, vector_cycles, vector_form
@@ -390,11 +390,29 @@ class Vectors:
             return f"const {self.of(x.dtype).c} {name} = {lanes};"
         return self._declared(name, vector_form(body), lanes, ex.ACC, self._leaf(lanes, count, coordinates))
 
+    def held(self, body: ex.Expr) -> list[int]:
+        """The operands of a map's ``body`` that are one element for all lanes, where bytes are stored.
+
+        A store of bytes may change anything, to a compiler that has forgotten `restrict`, as gcc 12 does where it
+        inlines for Arm: it would read such an element again, and divide by it, for each vector.
+        """
+        if self.context.y[0].dtype.nbytes > 1:
+            return []
+        return [i for i in sorted(ex.variables(body)) if self._one_operand(i) and self._is_plain(i)]
+
+    def _is_plain(self, i: int) -> bool:
+        """Whether an operand's elements are what C computes with."""
+        x = self.context.x[i]
+        return x is not None and x.dtype in (F32, I32, I8, U8)
+
     def apply(self, body: ex.Expr, count: Width, *coordinates: str) -> str:
-        """Statements that store ``body`` over ``count`` lanes of the operands (the kernel of `map`)."""
+        """Statements that store ``body`` over ``count`` lanes of the operands (the kernel of `map`); those that are
+        `held` have names."""
+        held = self.held(body)
 
         def leaf(i: int) -> str:
-            return self.load(i, count, *coordinates)
+            x = self.context.x[i]
+            return self.of(x.dtype).set(f"x{i}_0") if x and i in held else self.load(i, count, *coordinates)
 
         emitter = VectorEmitter(self.lanes, leaf, self.context.uses, "u", same=self._one_operand)
         form = vector_form(body)
