@@ -72,7 +72,7 @@ class Watch:
                 self.progress.clear()
             click.echo(f"// after {stage}\n{files.text_of(ir)}", err=True)
         if self.dump_dir is not None:
-            files.save(self.dump_dir / f"{number:02d}-{stage}{files.SUFFIX}", ir)
+            files.save(self.dump_dir / f"{number:03d}-{stage}{files.SUFFIX}", ir)
         if self.progress:
             after_passes = stage in ("lower", "plan") or stage in kernel_passes()
             following = self.stages[self.stages.index(stage) + 1 :] if after_passes and stage in self.stages else []

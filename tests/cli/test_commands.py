@@ -149,11 +149,11 @@ def test_dump_and_resume(run: Run, model: Path, tmp_path: Path) -> None:
     out, dump = tmp_path / "out", tmp_path / "dump"
     assert run(model, "-o", out, "--dump-dir", dump, "-q", "--target", "generic").exit_code == 0
     files = sorted(dump.glob("*.mcir"))
-    assert [int(f.name[:2]) for f in files] == list(range(len(files)))
-    assert files[0].name == "00-import.mcir"
-    assert files[1].name == "01-fold-constants.mcir"
+    assert [int(f.name[:3]) for f in files] == list(range(len(files)))
+    assert files[0].name == "000-import.mcir"
+    assert files[1].name == "001-fold-constants.mcir"
     stages = ["lower", *KERNEL_PIPELINES["O2"], "plan"]
-    assert [f.name[3:] for f in files[-len(stages) :]] == [f"{stage}.mcir" for stage in stages]
+    assert [f.name[4:] for f in files[-len(stages) :]] == [f"{stage}.mcir" for stage in stages]
     for file in files:
         assert run("opt", file).stdout == file.read_text()
         again = tmp_path / f"again-{file.stem}"
@@ -204,7 +204,7 @@ def test_resumed_program_is_proved_again(run: Run, model: Path, tmp_path: Path) 
     assert result.exit_code == 1
     assert "the kernels in this text do not fit together" in result.stderr
     assert not (tmp_path / "again").exists()
-    assert run(dump / "00-import.mcir", "-o", tmp_path / "again", "--dim", "n=1").exit_code == 2
+    assert run(dump / "000-import.mcir", "-o", tmp_path / "again", "--dim", "n=1").exit_code == 2
     (lower,) = dump.glob("*-lower.mcir")
     assert run(lower, "-o", tmp_path / "again", "--target", "x86-64-v3").exit_code == 2
 

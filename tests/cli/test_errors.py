@@ -9,6 +9,7 @@ import tempfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -350,14 +351,14 @@ def test_folder_that_is_there_is_all_that_is_written_to(
 
 
 def test_failed_write_leaves_nothing(run: Run, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = Path.write_bytes
+    real = Path.open
 
-    def full(self: Path, data: bytes) -> int:
-        if self.suffix == ".mcb":
+    def full(self: Path, mode: str = "r", *more: Any, **named: Any) -> Any:
+        if self.suffix == ".mcb" and mode == "wb":
             raise OSError(28, "No space left on device")
-        return real(self, data)
+        return real(self, mode, *more, **named)
 
-    monkeypatch.setattr(Path, "write_bytes", full)
+    monkeypatch.setattr(Path, "open", full)
     result = run(model, "-o", model.parent / "out")
     assert result.exit_code == 1
     clear(result.stderr, "No space left on device")
