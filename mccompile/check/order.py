@@ -32,11 +32,11 @@ def orders(got: Mapping[str, Array], want: Mapping[str, Array], noise: Mapping[s
     """Which rows of ``got`` may be those of ``want``, one after the other, by each of the scores."""
     for count in {a.shape[0] for a in want.values() if a.ndim} - {0}:
         names = [n for n, a in want.items() if a.ndim and a.shape[0] == count and got[n].shape == a.shape]
-        apart = _distances(got, want, names, count)
+        sizes = {n: float(np.abs(np.nan_to_num(want[n].astype(np.float64))).max(initial=0.0)) or 1.0 for n in names}
         for scores, unsure in _scores(want, noise, names):
             order = np.arange(count)
             for rows in _equal(scores, unsure):
-                order[rows] = _nearest(apart[np.ix_(rows, rows)], rows)
+                order[rows] = _nearest(_distances(got, want, sizes, rows), rows)
             if (order != np.arange(count)).any():
                 yield order
 
@@ -68,13 +68,14 @@ def _equal(scores: Array, unsure: float) -> Iterator[list[int]]:
             yield list(range(start, stop))
 
 
-def _distances(got: Mapping[str, Array], want: Mapping[str, Array], names: Sequence[str], count: int) -> Array:
-    """How far row j of ``got`` is from row i of ``want``: the most of all their elements, relative to the greatest of
-    an output."""
-    apart = np.zeros((count, count))
-    for name in names:
-        g, w = (np.nan_to_num(a.reshape(count, -1).astype(np.float64)) for a in (got[name], want[name]))
-        size = float(np.abs(w).max(initial=0.0)) or 1.0
+def _distances(
+    got: Mapping[str, Array], want: Mapping[str, Array], sizes: Mapping[str, float], rows: Sequence[int]
+) -> Array:
+    """How far each of some rows of ``got`` is from each of those of ``want``: the most of all their elements,
+    relative to ``sizes``, the greatest of each output."""
+    apart = np.zeros((len(rows), len(rows)))
+    for name, size in sizes.items():
+        g, w = (np.nan_to_num(a[rows].reshape(len(rows), -1).astype(np.float64)) for a in (got[name], want[name]))
         for i, row in enumerate(w):
             apart[i] = np.maximum(apart[i], np.abs(g - row).max(axis=1, initial=0.0) / size)
     return apart
