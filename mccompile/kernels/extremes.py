@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Container
 
-from mccompile._dataclass import dataclass
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call
 from mccompile.ir.types import F32
@@ -12,7 +11,7 @@ from mccompile.ir.views import View
 from mccompile.kernels.model.lanes import refusal
 from mccompile.kernels.model.parts import Turns, kept_axes
 from mccompile.kernels.model.traffic import moved
-from mccompile.kernels.reduction import LINE_CYCLES
+from mccompile.kernels.reduction import LINE_CYCLES, Params
 from mccompile.kernels.variant import Builder, Offer, Variant, blocked, lines_broken, read_forwards
 from mccompile.kernels.views.lines import innermost, join_axes, nest
 from mccompile.ops.extremes import Extremes
@@ -21,13 +20,6 @@ from mccompile.targets.target import Target
 ELEMENT_CYCLES = 4
 """Of an element that is compared with both."""
 VECTOR_CYCLES = 3
-
-
-@dataclass(frozen=True)
-class Params:
-    """``kept``: how many leading axes of the operand's view are kept; over the others extremes are found."""
-
-    kept: int
 
 
 class ExtremesGeneric(Variant):
