@@ -187,7 +187,7 @@ def _sample_forest(
             f"{given}_ids", f"{given}_weights",
         )
     }  # fmt: skip
-    for tree in range(d.choice([many, many + 2, 19] if spread else [1, 3, 19])):
+    for tree in range(d.choice([many, many + 2, 19] if spread else [1, 3, 16, 19])):
         open_, count = [(0, 0)], 1
         while open_:
             node, level = open_.pop(0)
