@@ -28,6 +28,10 @@ class EngineError(Exception):
     """What a worker said before it gave up."""
 
 
+class BusyError(Exception):
+    """What was measured says nothing: the machine had something else to do."""
+
+
 class Worker:
     """The parent's end. ``facts`` are what the engine has to say of itself and of the network.
 
@@ -149,7 +153,15 @@ def _text_bytes(cache: Path) -> int | None:
     return next(int(line.split()[1]) for line in listing.splitlines() if line.startswith(".text"))
 
 
-_ENGINES = {"mccompile": _mccompile, "onnxruntime": _onnxruntime}
+def _probe(job: Mapping[str, Any], inputs: Mapping[str, Any]) -> tuple[Run, Fetch, dict[str, Any], Run | None]:
+    """Multiply-adds in registers: as fast as the core is free."""
+    from mccompile.bench.machine import Probes
+    from mccompile.targets.target import resolve
+
+    return Probes(resolve(job["target"])).things()["flops"], dict, {}, None
+
+
+_ENGINES = {"mccompile": _mccompile, "onnxruntime": _onnxruntime, "probe": _probe}
 
 
 def main() -> None:

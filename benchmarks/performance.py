@@ -16,13 +16,13 @@ import platform
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from engines import EngineError, Worker
+from engines import BusyError, EngineError, Worker
 
 from mccompile.bench.machine import compiler_name, cpu_name
 
@@ -65,6 +65,8 @@ compiler's, both on that core. What the growth of weights buys, which is in *blo
 
 BURST = 0.08
 MAX_RUNS = 2000
+PATIENCE, FEWEST = 4, 3
+"""Rounds that are made for one that is wanted, and quiet ones without which nothing is said."""
 
 
 @dataclass(frozen=True)
@@ -164,17 +166,29 @@ def measure(network: Network, args: argparse.Namespace) -> Row:
     return _row(network.name, workers, bursts, difference)
 
 
-def bursts_of(workers: Sequence[Worker], rounds: int) -> list[list[dict[str, Any]]]:
-    """The bursts of each worker; each round begins with another one."""
+def bursts_of(
+    workers: Sequence[Worker], rounds: int, quiet: Callable[[], bool] = lambda: True
+) -> list[list[dict[str, Any]]]:
+    """The bursts of each worker; each round begins with another one.
+
+    ``quiet`` is asked behind each round whether the machine did nothing else; one of which it says no is made again,
+    up to ``PATIENCE`` times as many in all. BusyError if hardly one was quiet.
+    """
     counts = []
     for w in workers:
         one = float(np.median(w.burst(2)["seconds"]))
         counts.append(max(1 if one > BURST else 3, min(MAX_RUNS, int(BURST / max(one, 1e-9)))))
     found: list[list[dict[str, Any]]] = [[] for _ in workers]
-    for n in range(rounds):
-        for k in range(len(workers)):
-            i = (n + k) % len(workers)
-            found[i].append(workers[i].burst(counts[i]))
+    for n in range(PATIENCE * rounds):
+        order = [(n + k) % len(workers) for k in range(len(workers))]
+        bursts = {i: workers[i].burst(counts[i]) for i in order}
+        if quiet():
+            for i, burst in bursts.items():
+                found[i].append(burst)
+        if len(found[0]) == rounds:
+            break
+    if len(found[0]) < min(rounds, FEWEST):
+        raise BusyError(f"the machine did something else in all but {len(found[0])} rounds")
     return found
 
 
