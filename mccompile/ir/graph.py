@@ -162,7 +162,7 @@ class Node:
         """The meaning in numpy. ``wide`` computes floats in float64 (tolerances are scaled by it), ``extents`` are
         symbols of which the values are known, or that this very node counts (then they are -1).
 
-        Raises UndecidedError if another extent is known at run time only.
+        Raises UndecidedError if another extent is known at run time only, CompileError where numbers have no meaning.
         """
         known = extents or {}
         unknown = [s.name for s in symbols(*self.numbers()) if s.name not in known] if self.varies else []
@@ -177,8 +177,17 @@ class Node:
         arrays = self.operand_arrays(values, wide)
         if self.post:  # an epilogue reads what the operator computes, before it is stored
             arrays = list(map(as_computed, arrays))
-        with np.errstate(all="ignore"):
-            results = list(op.evaluate_wide(*arrays) if wide else op.evaluate(*arrays))
+        try:
+            with np.errstate(all="ignore"):
+                results = list(op.evaluate_wide(*arrays) if wide else op.evaluate(*arrays))
+        except CompileError as e:
+            if e.where:
+                raise
+            if not self.varies:
+                raise CompileError(e.rule, where=self.where, hint=e.hint) from e
+            at = ", ".join(f"{s} is {n}" for s, n in told.items())
+            hint = e.hint or "a run would fail there: leave it out of the range of extents"
+            raise CompileError(e.rule, where=f"{self.where}, where {at}", hint=hint) from e
         for i, body in self.post.items():
             results[i] = self._apply(body, results[i], values, wide)
         return [typed(r, v.dtype, wide) for r, v in zip(results, self.results, strict=True)]

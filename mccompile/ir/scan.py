@@ -16,6 +16,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9_./]+\Z")
 _NO_NUMBER = re.compile(r"(?:invalid literal for (int).*? base 10|could not convert string to float): (.*)", re.S)
 _OTHER_COUNT = re.compile(r"(not enough|too many) values to unpack \(expected (?:at least )?(\d+)")
 _COUNTS = {"not enough": "there are fewer", "too many": "there are more"}
+_OUTSIDE = re.compile(r"index (-?\d+) is out of bounds for axis \d+ with size (\d+)")
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
 
 
@@ -26,6 +27,8 @@ MALFORMED = (ValueError, KeyError, TypeError, IndexError, OverflowError, Recursi
 def reason(error: BaseException) -> str:
     """The message of an exception, without the quotes that KeyError puts around it; Python's own, of text that is no
     number and of too few or too many, in our words."""
+    if type(error) is IndexError and (outside := _OUTSIDE.match(str(error))):
+        return f"index {outside[1]} is outside of an axis of extent {outside[2]}"
     if type(error) is IndexError:
         return "there are fewer axes, operands or numbers than what is said of them"
     if "could not be broadcast together" in str(error):

@@ -71,7 +71,7 @@ def evaluate_node(
         ]
     except Exception as error:
         shapes = ", ".join("absent" if a is None else f"{a.dtype}{list(a.shape)}" for a in inputs)
-        kind = "" if isinstance(error, CompileError) else f"{type(error).__name__}: "
+        kind = "" if isinstance(error, CompileError | IndexError) else f"{type(error).__name__}: "
         reason = broken_rule(node, inputs, opset) or f"{kind}{in_our_words(_first(error))}"
         raise CompileError(f"cannot be evaluated on ({shapes}): {reason}", where=node_label(node)) from error
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
+from mccompile.ir.errors import CompileError
 from mccompile.ir.graph_text import parse_graph
 from mccompile.ops.registry import lookup
 
@@ -28,6 +30,23 @@ def test_graphs_inside_of_nodes_know_the_extents_of_the_run() -> None:
     for which, want in ((True, -x), (False, x)):
         (got,) = graph.evaluate({"which": np.array([which]), "x": x}, extents={"n": 3}).values()
         np.testing.assert_array_equal(got, want)
+
+
+OUTSIDE = """graph @g extents(n=2..7) (%x: f32[n], %i: i64[n]) {
+  %y = gather_elements(%x, %i) {axis=0} : f32[n]
+  return %y
+}
+"""
+
+
+def test_what_has_no_meaning_says_where_and_for_which_extents() -> None:
+    graph = parse_graph(OUTSIDE, lookup)
+    given = {"x": np.ones(3, np.float32), "i": np.array([0, 4, 0])}
+    with pytest.raises(CompileError) as e:
+        graph.evaluate(given, extents={"n": 3})
+    assert (e.value.rule, e.value.where) == (
+        "index 4 is outside of an axis of extent 3", "gather_elements (y), where n is 3"
+    )  # fmt: skip
 
 
 def test_numbers_of_64_bits_are_rounded_where_the_expression_says_so() -> None:

@@ -113,6 +113,15 @@ def test_places_of_gather_elements_are_inside() -> None:
         evaluate_node(of_lines, [data, np.array([[2**40, 0]])], NEW)
 
 
+@pytest.mark.parametrize(("op", "place"), [("Gather", [5]), ("GatherND", [[5, 0]]), ("ScatterND", [[5]])])
+def test_indices_that_numpy_refuses_are_told_in_our_words(op: str, place: list[int]) -> None:
+    given = [np.ones((3, 2), np.float32), np.array(place), np.ones((1, 2), np.float32)]
+    names = ("x", "i", "u")[: 3 if op == "ScatterND" else 2]
+    with pytest.raises(CompileError) as refused:
+        evaluate_node(OnnxNode(op, names, ("y",)), given[: len(names)], NEW)
+    assert refused.value.rule.endswith("]): index 5 is outside of an axis of extent 3")
+
+
 def run_nodes(nodes: list[OnnxNode], values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     for node in nodes:
         captured = {k: v for k, v in values.items() if subgraphs(node)}
