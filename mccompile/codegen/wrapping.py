@@ -10,6 +10,7 @@ becomes
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 
@@ -21,6 +22,7 @@ STEP = 4
 _TOKEN = re.compile(
     r'"(?:[^"\\]|\\.)*"|/\*.*?\*/|[(\[{]|[)\]}]|, | (?=(?:[-+*/%&|^<>?:]|&&|\|\||<<|>>|==|!=|<=|>=) )|= | '
 )
+_OPERATOR = re.compile(r"(?:[-+*/%&|^<>?:]|&&|\|\||<<|>>|==|!=|<=|>=) ")
 _TRAILING = re.compile(r"\s*(/\*(?:(?!\*/).)*\*/)$")
 
 
@@ -89,7 +91,9 @@ def _broken(line: str, indent: int) -> list[str]:
 
 def _break(line: str) -> int | None:
     """Where a line is broken: at the place of least depth in its last two thirds, the last of these."""
-    places = [(depth, at) for depth, at in _places(line) if len(line) - len(line.lstrip()) + STEP < at <= COLUMNS]
+    first = len(line) - len(line.lstrip()) + STEP
+    within = itertools.takewhile(lambda place: place[1] <= COLUMNS, _places(line))  # what lies behind is not looked at
+    places = [(depth, at) for depth, at in within if first < at]
     if not places:
         return None
     late = [p for p in places if p[1] > COLUMNS // 3] or places
@@ -113,7 +117,7 @@ def _places(line: str) -> Iterator[tuple[float, int]]:
             yield depth + 0.75, m.end()
         elif token == " " and line[m.end()] == '"' and line[m.start() - 1] == '"':
             yield depth + 1, m.end()
-        elif token == " " and re.match(r"(?:[-+*/%&|^<>?:]|&&|\|\||<<|>>|==|!=|<=|>=) ", line[m.end() :]):
+        elif token == " " and _OPERATOR.match(line, m.end()):
             yield depth + 0.5, m.end()
 
 
