@@ -28,6 +28,8 @@ MAX_STEPS = 12
 """So many runs of steps are listed; how many others there are is said."""
 MAX_BODY = 160
 """Characters of an expression that are shown."""
+MAX_EXTENTS = 3
+"""So many extents of calls are shown where they are known at run time only; how many others there are is said."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ def _operator(call: Call) -> str:
     name, _, attributes = call.op.describe().partition(" ")
     if not call.kernel.startswith(f"{name}."):
         return f"{call.kernel.partition('.')[0]} for {name}"
-    words = [name, "x".join(map(str, _window(call))), attributes]
+    words = [name, "x".join(map(str, _window(call))), _short(attributes)]
     return comment(" ".join(filter(None, words)))
 
 
@@ -174,8 +176,12 @@ def _body(bodies: Sequence[ex.Expr], prefix: str = "e") -> str:
     numbers = [_range(n) for n in zip(*(f.numbers for f in forms), strict=True)]
     text = "".join(chain.from_iterable(zip(forms[0].pieces, (*numbers, ""), strict=True)))
     if len(text) > MAX_BODY:
-        return text[: MAX_BODY - 3] + "..."
+        return _short(text)
     return text[1:-1] if text.startswith("(") and isinstance(bodies[0], ex.Apply) else text
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= MAX_BODY else text[: MAX_BODY - 3] + "..."
 
 
 def _types(views: Sequence[View | None]) -> str:
@@ -202,7 +208,9 @@ def _extents(shapes: Sequence[Shape]) -> str:
 def _range(extents: Sequence[int]) -> str:
     """An extent, or another number, in one call or several."""
     if varies(extents):
-        return " or ".join(dict.fromkeys(map(str, extents)))
+        told = list(dict.fromkeys(_short(str(e)) for e in extents))
+        more = [f"{len(told) - MAX_EXTENTS} others"] if len(told) > MAX_EXTENTS else []
+        return " or ".join([*told[:MAX_EXTENTS], *more])
     low, high = min(extents), max(extents)
     return str(low) if low == high else f"{low}..{high}"
 

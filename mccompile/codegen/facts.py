@@ -79,7 +79,7 @@ class Written:
 
 @dataclass(frozen=True)
 class Step:
-    """One statement of ``run``. ``traced`` is what it writes."""
+    """One statement of ``run``. ``traced`` is what it writes, ``before`` are declarations in front of it."""
 
     number: int
     call: str
@@ -87,6 +87,7 @@ class Step:
     checked: bool
     traced: tuple[Written, ...]
     when: tuple[str, ...] = ()
+    before: tuple[str, ...] = ()
 
     @property
     def statement(self) -> str:

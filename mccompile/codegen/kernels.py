@@ -12,6 +12,7 @@ from itertools import chain, islice
 from mccompile._dataclass import dataclass
 from mccompile.codegen.binding import KERNEL_NAME, Head
 from mccompile.codegen.comments import Use, kernel_comment
+from mccompile.codegen.common_extents import common_kernels
 from mccompile.codegen.printed import Printer, Rendered, Step
 from mccompile.codegen.shared_functions import names_of, own_name, with_own_names
 from mccompile.codegen.sharing import with_less_code
@@ -120,6 +121,8 @@ def render_programs(programs: Sequence[Program], target: Target, pool: KernelPoo
     """Render the kernels of programs that share a pool, which knows them from then on."""
     printer = Printer(target, pool.external)
     steps = [_steps(p, printer) for p in programs]
+    printer.common = common_kernels(s.made for own in steps for s in own)
+    steps = [list(map(printer.in_common, own)) for own in steps]
     every = list(chain.from_iterable(steps))
     shorter, beside = with_less_code(every, printer)
     pool.shared.update(beside)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import repeat
 
 import numpy as np
 
@@ -26,6 +28,7 @@ from mccompile.codegen.facts import (
 )
 from mccompile.codegen.helpers import preamble
 from mccompile.codegen.kernels import Invocation, KernelPool, render_kernels
+from mccompile.codegen.long_sums import LongSums
 from mccompile.codegen.names import comment, label, unique_identifiers
 from mccompile.codegen.ports import Port, ports
 from mccompile.interface.tensors import MODELS_OWN, Interface
@@ -128,43 +131,57 @@ def _place(view: View) -> int:
     return minimum(maximum(view.offset, 0), view.buffer.elements)
 
 
-def _pointer(view: View, places: dict[Buffer, str], held: Mapping[str, str]) -> str:
-    at = c_number(_place(view), held)
+Number = Callable[[int], str]
+"""An extent, or what is computed of extents, as C."""
+
+
+def _pointer(view: View, places: dict[Buffer, str], number: Number) -> str:
+    at = number(_place(view))
     return places[view.buffer] + (f" + {wrapped(at)}" if at != "0" else "")  # whole: no part of it is an address
 
 
 def _step(
-    number: int, name: str, call: Invocation, places: dict[Buffer, str], held: Mapping[str, str]
-) -> Step:
+    number: int, name: str, call: Invocation, places: dict[Buffer, str], held: Mapping[str, str],
+    sums: LongSums | None,
+) -> Step:  # fmt: skip
+    """``sums`` are those that ``run`` keeps, for a step whose extents are known where it begins."""
     step = call.step
     if isinstance(step, Call):
         about = _origins(step.origins) or step.op.name
     else:
         about = f"fill {label(step.view.buffer.name)}"
     traced = tuple(dict.fromkeys(_written(v.buffer, places) for v in _results(step)))
-    text = _call_text(call, places, held)
+    text = _call_text(call, places, partial(c_number, places=held) if sums is None else sums.number)
     if parts := _parts(call):
         text, about = f"mcc_pool_run(net->pool, {name}_step{number}, net, {parts.count}u)", f"{about}, in parts"
         text = f"{name}_step{number}_rounds(net)" if parts.rounds > 1 else text
     checked = call.kernel is not None and call.kernel.head.answers_status
     about += "" if call.kernel else ": lies there already"
-    return Step(number, text, about, checked, traced, _tests(step.when, places))
+    return Step(number, text, about, checked, traced, _tests(step.when, places), () if sums is None else sums.taken())
+
+
+def _keeping(calls: Sequence[Invocation], sums: LongSums) -> Iterator[LongSums | None]:
+    """Of each step, the sums if it may keep some: every run makes it once, behind all that counts its extents."""
+    last = {b: t for t, call in enumerate(calls) for b in call.step.written()}
+    for t, call in enumerate(calls):
+        always = not call.step.loops and not call.step.when and _parts(call) is None
+        yield sums if always and all(last.get(b, t) < t for b in call.step.counts) else None
 
 
 def _parts(call: Invocation) -> Parts | None:
     return call.step.parts if call.kernel is not None and isinstance(call.step, Call) else None
 
 
-def _call_text(call: Invocation, places: dict[Buffer, str], held: Mapping[str, str]) -> str:
+def _call_text(call: Invocation, places: dict[Buffer, str], number: Number) -> str:
     """The call of a kernel; of one in parts, in a function that knows which: each has a piece of scratch memory. What
     lies there already is named, so that the arena is: where hooks are empty, nothing else may name it."""
     if call.kernel is None:
         return f"(void){places[_results(call.step)[0].buffer]}"
-    pointers = [_pointer(v, places, held) for v in call.pointers]
+    pointers = [_pointer(v, places, number) for v in call.pointers]
     parts = _parts(call)
     if parts is not None and parts.rounds == 1 and isinstance(call.step, Call) and call.step.scratch is not None:
         pointers[-1] += f" + first * {call.step.scratch.type.shape[1]}u"
-    numbers = [n if isinstance(n, str) else c_number(n, held) for n in call.numbers]
+    numbers = [n if isinstance(n, str) else number(n) for n in call.numbers]
     return f"{call.kernel.name}({', '.join([*pointers, *numbers])})"
 
 
@@ -177,7 +194,7 @@ def _shared(
         return None
     used = {(v.buffer.space, v.buffer.region) for v in call.pointers}
     needs = Needs([a for a in arenas if ("arena", a.region) in used], any(space == "blob" for space, _ in used))
-    return Shared(number, _call_text(call, places, held), about, parts, needs)
+    return Shared(number, _call_text(call, places, partial(c_number, places=held)), about, parts, needs)
 
 
 def _results(step: Call | Fill) -> tuple[View, ...]:
@@ -315,7 +332,11 @@ def model_facts(
     inputs, states = (ports(program, r, ids, interface, apart) for r in ("input", "state"))
     outputs = ports(program, "output", ids, interface, apart | {g.name: f"net->{g.ran}" for g in given if g.told})
     places = _places(program, ids, (*inputs, *outputs))
-    steps = [_step(i, program.name, c, places, held) for i, c in enumerate(calls)]
+    keeping = repeat(None) if stepwise else _keeping(calls, LongSums(held))
+    steps = [
+        _step(i, program.name, c, places, held, sums)
+        for i, (c, sums) in enumerate(zip(calls, keeping, strict=False))
+    ]
     arenas = _arenas(program, ids)
     functions = (_shared(s.number, c, s.comment, places, held, arenas) for s, c in zip(steps, calls, strict=True))
     tree, nest = _Tree(steps, calls, places, held, arenas), nested(list(program.body.linear()))

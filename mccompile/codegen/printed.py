@@ -16,6 +16,7 @@ from mccompile.codegen.c_expr import literal
 from mccompile.codegen.call_form import call_form
 from mccompile.codegen.code import extent_name
 from mccompile.codegen.foreign import foreign_call
+from mccompile.codegen.long_sums import LONG, LongSums
 from mccompile.codegen.loops import part_numbers
 from mccompile.codegen.one_lane import vectors_for
 from mccompile.codegen.scaled import scaled_channels
@@ -76,6 +77,17 @@ def _symbols(call: Call) -> dict[str, int]:
     return _by_name(number_names(call).values())
 
 
+def _with_short_sums(call: Call) -> tuple[Call, Mapping[str, int]]:
+    """The call with a name for each long sum of extents, and what its kernel may be told, by the C parameter: these
+    sums, and `_symbols`."""
+    known = _symbols(call)
+    if len(known) <= LONG:
+        return call, known
+    sums = LongSums({s.name: s.name for s in symbols(*number_names(call).values())})
+    short = call.with_numbers(sums.short)
+    return short, {extent_name(name): n for name, n in sums.kept.items()} | known
+
+
 def _by_name(*numbers: Iterable[int]) -> dict[str, int]:
     """The symbols that numbers depend on, by the name of the C parameter."""
     return {extent_name(s.name): polynomial({(s,): 1}) for s in symbols(*chain(*numbers))}
@@ -101,19 +113,22 @@ class _Printed:
     args: tuple[str, ...]
 
 
-def _call(step: Call, plain: frozenset[int], target: Target, external: bool) -> _Printed:
-    """The text of a call, without the C parameters that its template turned out not to ask for."""
+def _call(
+    step: Call, plain: frozenset[int], target: Target, external: bool, extents: Mapping[str, int]
+) -> _Printed:
+    """The text of a call, without the C parameters that its template turned out not to ask for; ``extents`` are
+    what it may be told."""
     context = KernelContext(step, plain, external)
     text = kernel_text(context, target)
     printed = tuple(a for a in step.args if a in context.uses.numbers)
     if printed != step.args:
-        return _call(replace(step, args=printed), plain, target, external)
+        return _call(replace(step, args=printed), plain, target, external, extents)
     if context.declared is None:
         raise InternalError(f"{step.kernel} has no head")
     tables = tuple(sorted(context.uses.tables.items()))
     uses = frozenset(printed_names(context.uses.names, text, *context.uses.tables.values()))
     made = _known_to_write(Rendered(context.declared, text, uses, tables))
-    return _Printed(_with_part(_with_extents(made, _symbols(step)), step), step.args)
+    return _Printed(_with_part(_with_extents(made, extents), step), step.args)
 
 
 def _known_to_write(made: Rendered) -> Rendered:
@@ -169,30 +184,40 @@ class Printer:
     def __init__(self, target: Target, external: bool) -> None:
         self.target = target
         self.external = external
+        self.common: Mapping[str, Rendered] = {}
         self._known: dict[object, _Printed] = {}
 
     def step(self, step: Call | Fill, plain: frozenset[int]) -> Step:
-        """A step as it is rendered for itself; ``plain`` inputs share memory with a result."""
+        """A step as it is rendered for itself; ``plain`` inputs share memory with a result. Its kernel is one of
+        ``common``, if there is one for its text (`common_extents`)."""
+        return self.in_common(self._step(step, plain))
+
+    def in_common(self, step: Step) -> Step:
+        """The step with a kernel that it shares with steps of other extents."""
+        return replace(step, made=self.common.get(step.made.text, step.made))
+
+    def _step(self, step: Call | Fill, plain: frozenset[int]) -> Step:
         numbers: tuple[int | str, ...]
         if isinstance(step, Fill):
             made = _fill(step, self.external)
             numbers = (step.view.count,) if _is_whole(step) else _extents(made, _fill_numbers(step))
             return Step(step, made, (step.view,), numbers)
-        printed = self._call(step, plain)
+        short, known = _with_short_sums(step)
+        printed = self._call(short, plain, known)
         call = step if printed.args == step.args else replace(step, args=printed.args)
         scratch = () if call.scratch is None else (whole(call.scratch),)
         values = number_names(call)
         numbers = tuple(values[a] for a in call.args)
         turns = () if call.parts is None else part_numbers(call.parts)
-        numbers = (*numbers, *_extents(printed.made, _symbols(call)), *turns)
+        numbers = (*numbers, *_extents(printed.made, known), *turns)
         return Step(call, printed.made, (*call.views(), *scratch), numbers, plain)
 
-    def _call(self, step: Call, plain: frozenset[int]) -> _Printed:
+    def _call(self, step: Call, plain: frozenset[int], extents: Mapping[str, int]) -> _Printed:
         form = call_form(step)
         if form is None:
-            return _call(step, plain, self.target, self.external)
+            return _call(step, plain, self.target, self.external, extents)
         if (form, plain) not in self._known:
-            self._known[form, plain] = _call(step, plain, self.target, self.external)
+            self._known[form, plain] = _call(step, plain, self.target, self.external, extents)
         return self._known[form, plain]
 
 

@@ -92,7 +92,7 @@ def _broken(line: str, indent: int) -> list[str]:
 def _break(line: str) -> int | None:
     """Where a line is broken: at the place of least depth in its last two thirds, the last of these."""
     first = len(line) - len(line.lstrip()) + STEP
-    within = itertools.takewhile(lambda place: place[1] <= COLUMNS, _places(line))  # what lies behind is not looked at
+    within = itertools.takewhile(lambda place: place[1] <= COLUMNS, _places(line))  # the rest is not looked at
     places = [(depth, at) for depth, at in within if first < at]
     if not places:
         return None

@@ -31,7 +31,7 @@ are to the operator (`Logical`); a string says why it is not known.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 
 from mccompile._dataclass import dataclass
@@ -39,7 +39,7 @@ from mccompile.ir import expr as ex
 from mccompile.ir.dims import symbols, varies
 from mccompile.ir.dims_terms import Symbol
 from mccompile.ir.errors import InternalError
-from mccompile.ir.op import Op, op_at
+from mccompile.ir.op import Op, op_at, op_with
 from mccompile.ir.parts import Parts
 from mccompile.ir.turns import Loop
 from mccompile.ir.views import Buffer, View, verify_view
@@ -144,9 +144,16 @@ class Call:
         """The call on its views, and with its operator's numbers, where symbols of extents have values."""
         if not values:
             return self
-        reads = tuple(None if v is None else v.at(values) for v in self.reads)
-        results, extras = (tuple(v.at(values) for v in of) for of in (self.results, self.extras))
-        return replace(self, op=op_at(self.op, values), reads=reads, results=results, extras=extras)
+        return self._with(lambda v: v.at(values), op_at(self.op, values))
+
+    def with_numbers(self, change: Callable[[int], int]) -> Call:
+        """The call with the numbers of its views and its operator changed, where they vary."""
+        return self._with(lambda v: v.with_numbers(change), op_with(self.op, change))
+
+    def _with(self, view: Callable[[View], View], op: Op) -> Call:
+        reads = tuple(None if v is None else view(v) for v in self.reads)
+        results, extras = (tuple(map(view, of)) for of in (self.results, self.extras))
+        return replace(self, op=op, reads=reads, results=results, extras=extras)
 
     def views(self) -> list[View]:
         """What it reads and writes."""

@@ -369,15 +369,20 @@ def _varying(value: object) -> Iterator[int]:
 
 def op_at(op: Op, values: Mapping[str, int]) -> Op:
     """The operator with those of its numbers known that depend on symbols which have values."""
+    return op_with(op, lambda n: value(n, values) if all(s.name in values for s in symbols(n)) else n)
+
+
+def op_with(op: Op, change: Callable[[int], int]) -> Op:
+    """The operator with its numbers changed, where they vary."""
     if not op.varying:
         return op
 
-    def known(item: Any) -> Any:
+    def changed(item: Any) -> Any:
         if isinstance(item, tuple):
-            return tuple(map(known, item))
-        return value(item, values) if isinstance(item, Dim) and all(s.name in values for s in symbols(item)) else item
+            return tuple(map(changed, item))
+        return change(item) if isinstance(item, Dim) else item
 
-    return dataclasses.replace(op, **{name: known(item) for name, item in attributes(op).items()})
+    return dataclasses.replace(op, **{name: changed(item) for name, item in attributes(op).items()})
 
 
 def attributes(op: Op) -> dict[str, Any]:

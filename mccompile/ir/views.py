@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from mccompile._cached import cached
 from mccompile._dataclass import dataclass
@@ -165,10 +165,14 @@ class View:
 
     def at(self, values: Mapping[str, int]) -> View:
         """The view where symbols of extents have values."""
+        return self.with_numbers(lambda n: value(n, values))
+
+    def with_numbers(self, change: Callable[[int], int]) -> View:
+        """The view with extents, strides and offset changed, where they vary."""
         if not self.varies:
             return self
-        shape, strides = (tuple(value(n, values) for n in of) for of in (self.shape, self.strides))
-        return View(self.buffer, shape, self.factors, strides, value(self.offset, values))
+        shape, strides = (tuple(map(change, of)) for of in (self.shape, self.strides))
+        return View(self.buffer, shape, self.factors, strides, change(self.offset))
 
     def by_extents(self) -> tuple[bool, ...]:
         """For each stored axis, whether its stride is the product of the extents of those behind it."""

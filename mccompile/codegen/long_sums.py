@@ -1,0 +1,109 @@
+"""Long sums of extents, of which ``run`` keeps the value: each is said by one that it differs little from.
+
+Worked example: what ninety steps have found lies one behind the other. The place of the fifth and of those behind it
+are sums of more than four counts:
+
+>>> from mccompile.ir.dims import symbol
+>>> counts = [symbol(f"k{i}", 0, 9) for i in range(8)]
+>>> sums = LongSums({f"k{i}": f"a->k{i}.v[0]" for i in range(8)})
+>>> for n in (5, 6, 8):
+...     print(sums.number(sum(counts[:n])), sums.taken())
+sum_0 ('const int32_t sum_0 = a->k0.v[0] + a->k1.v[0] + a->k2.v[0] + a->k3.v[0] + a->k4.v[0];',)
+a->k5.v[0] + sum_0 ()
+sum_1 ('const int32_t sum_1 = a->k5.v[0] + a->k6.v[0] + a->k7.v[0] + sum_0;',)
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping
+
+from mccompile.codegen.c_extent import NARROW
+from mccompile.codegen.extents import c_number
+from mccompile.ir.dims import Dim, maximum, minimum, polynomial, reach, span, symbol
+from mccompile.ir.dims_terms import Atom, Least, Monomial, Quotient, Symbol, combined, inner_of, terms_of
+
+LONG = 4
+"""Atoms that are said as they are."""
+NEAR = 2
+"""Terms by which a sum may differ from a kept one to be said by it, and not kept as well."""
+RECENT = 8
+"""Kept sums that a new one is compared with."""
+
+
+class LongSums:
+    """The sums of a function, whose constants they become. ``places`` are expressions for symbols, as for `c_number`.
+    """
+
+    def __init__(self, places: Mapping[str, str]) -> None:
+        self._places = dict(places)
+        self._kept: dict[int, int] = {}
+        self._names: list[str] = []
+        self._said: list[tuple[str, int]] = []
+
+    def number(self, n: int) -> str:
+        """A number as C, by constants that `taken` declares."""
+        return c_number(self.short(n), self._places)
+
+    def taken(self) -> tuple[str, ...]:
+        """The declarations of what was kept since the last time."""
+        said, self._said = self._said, []
+        return tuple(f"const int32_t {name} = {c_number(n, self._places)};" for name, n in said)
+
+    @property
+    def kept(self) -> Mapping[str, int]:
+        """What is kept, by the name that stands for it."""
+        return dict(zip(self._names, self._kept, strict=True))
+
+    def short(self, n: int) -> int:
+        """A number by the symbols of what is kept."""
+        if not isinstance(n, Dim) or n.atoms <= LONG:
+            return n
+        if any(_is_long(a) for m, _ in n.terms for a in m):
+            n = self._with_short_atoms(n)
+        return self._of_kept(n) if isinstance(n, Dim) and len(n.terms) > LONG and reach(n) <= NARROW else n
+
+    def _with_short_atoms(self, n: Dim) -> int:
+        total = polynomial({m: c for m, c in n.terms if not any(map(_is_long, m))})
+        for m, c in n.terms:
+            if any(map(_is_long, m)):
+                total = total + c * math.prod(map(self._atom, m))
+        return total
+
+    def _atom(self, atom: Atom) -> int:
+        match atom:
+            case Symbol():
+                return polynomial({(atom,): 1})
+            case Least():
+                least = minimum if atom.sign > 0 else maximum
+                return least(self.short(polynomial(dict(atom.left.terms))), atom.right)
+            case Quotient():
+                return self.short(polynomial(dict(atom.of.terms))) // atom.by
+
+    def _of_kept(self, n: Dim) -> int:
+        """A long sum as one that is kept, or as one and a little more."""
+        if n in self._kept:
+            return self._kept[n]
+        rest: int = n
+        recent = list(self._kept)[-RECENT:]
+        less, other = min(((_difference(n, k), k) for k in recent), key=lambda d: len(d[0]), default=({}, None))
+        if other is not None and len(less) < len(n.terms) - 1:
+            near = self._kept[other] + polynomial(less)
+            rest = near if max(map(abs, span(near))) <= NARROW else n
+        if rest is not n and len(less) <= NEAR:
+            return rest
+        name = next(f"sum_{i}" for i in itertools.count(len(self._kept)) if f"sum_{i}" not in self._places)
+        self._said.append((name, rest))
+        self._places[name] = name
+        self._names.append(name)
+        self._kept[n] = symbol(name, *span(n))
+        return self._kept[n]
+
+
+def _difference(n: int, other: int) -> dict[Monomial, int]:
+    return {m: c for m, c in combined(terms_of(n), terms_of(other), -1).items() if c}
+
+
+def _is_long(atom: Atom) -> bool:
+    return not isinstance(atom, Symbol) and inner_of(atom).atoms > LONG

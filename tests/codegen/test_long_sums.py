@@ -1,0 +1,87 @@
+"""What many steps have found, one behind the other: kernels that differ in counts are one, sums are kept."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import mccompile
+
+CLASSES, PLACES = 12, 9
+
+
+def _found(path: Path) -> Path:
+    """The scores above 0 of each class, at most 5 of the best, all behind one another, and their places."""
+    constants = {
+        "zero": np.float32(0), "last": np.array([-1]), "none": np.array([0]), "five": np.array([5]),
+        **{f"row{i}": np.array(i) for i in range(CLASSES)},
+    }  # fmt: skip
+    nodes = []
+    for i in range(CLASSES):
+        nodes += [
+            helper.make_node("Gather", ["x", f"row{i}"], [f"scores{i}"], axis=0),
+            helper.make_node("Greater", [f"scores{i}", "zero"], [f"above{i}"]),
+            helper.make_node("NonZero", [f"above{i}"], [f"found{i}"]),
+            helper.make_node("Transpose", [f"found{i}"], [f"places{i}"], perm=[1, 0]),
+            helper.make_node("GatherND", [f"scores{i}", f"places{i}"], [f"kept{i}"]),
+            helper.make_node("Shape", [f"kept{i}"], [f"count{i}"]),
+            helper.make_node("Concat", [f"count{i}", "five"], [f"both{i}"], axis=0),
+            helper.make_node("ReduceMin", [f"both{i}"], [f"k{i}"], keepdims=1),
+            helper.make_node("TopK", [f"kept{i}", f"k{i}"], [f"best{i}", f"at{i}"], axis=0),
+        ]
+    every = range(CLASSES)
+    nodes += [
+        helper.make_node("Concat", [f"best{i}" for i in every], ["best"], axis=0),
+        helper.make_node("Concat", [f"at{i}" for i in every], ["at"], axis=0),
+        helper.make_node("Concat", [f"kept{i}" for i in every], ["all"], axis=0),
+        helper.make_node("Neg", ["all"], ["negated"]),
+        helper.make_node("Unsqueeze", ["all", "last"], ["column"]),
+        helper.make_node("Concat", ["column", "column"], ["pairs"], axis=1),
+        helper.make_node("ReduceSum", ["pairs", "none"], ["total"], keepdims=0),
+        helper.make_node("Softmax", ["pairs"], ["shares"], axis=0),
+    ]
+    floats = ("best", "negated", "total", "shares")
+    ports = [("at", TensorProto.INT64, [None]), *((n, TensorProto.FLOAT, None) for n in floats)]
+    graph = helper.make_graph(
+        nodes, "found", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [CLASSES, PLACES])],
+        [helper.make_tensor_value_info(*port) for port in ports],
+        [numpy_helper.from_array(a, n) for n, a in constants.items()],
+    )  # fmt: skip
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+OPTIONS = [{"target": "generic"}, {"target": "generic", "opt_level": "Os"}, {"target": "native"},
+           {"target": "native", "stepwise": True}]  # fmt: skip
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_what_many_steps_have_found(tmp_path: Path, options: dict[str, object]) -> None:
+    path = _found(tmp_path / "found.onnx")
+    mccompile.compile(path, tmp_path / "out", **options)
+    network = mccompile.load(tmp_path / "out")
+    session = ort.InferenceSession(path, providers=["CPUExecutionProvider"])
+    names = [o.name for o in session.get_outputs()]
+    r = np.random.default_rng(0)
+    for above in (0.5, -0.5, 2, -2, 0):
+        x = (r.standard_normal((CLASSES, PLACES)) + above).astype(np.float32)
+        x[r.integers(CLASSES)] = -1
+        for name, want in zip(names, session.run(names, {"x": x}), strict=True):
+            np.testing.assert_allclose(network.run({"x": x})[name], want, rtol=1e-5, atol=1e-5)
+
+
+def test_one_kernel_does_for_all_counts_and_sums_of_them_are_short(tmp_path: Path) -> None:
+    mccompile.compile(_found(tmp_path / "found.onnx"), tmp_path / "out", target="generic")
+    text = (tmp_path / "out" / "found.c").read_text()
+    for kernel in ("gather_nd", "topk"):
+        assert len(re.findall(rf"^static .*found_k\d+_{kernel}\(", text, re.MULTILINE)) == 1
+    assert max(head.count("int32_t dim_") for head in re.findall(r"^static [^{]*\{", text, re.MULTILINE)) <= 4
+    statements = re.findall(r"    (?:MCC_\w*STEP|const int32_t sum_\d)[^;]*;", text)
+    assert max(len(" ".join(s.split())) for s in statements) < 600
+    assert "const int32_t sum_" in text
