@@ -44,7 +44,7 @@ _FIXED = re.compile(
     rf"|\bstatic (?:[^;(){{}}]|\([^()]*\))* = {_TO_END}|\b(?:enum|_Static_assert|MCC_STATIC_ASSERT)\b{_TO_END}"
     rf"|\w+ \**\w+{_EXTENTS}(?:, \**\w+{_EXTENTS})*(?= = |[;,)])|\(\*\w*\){_EXTENTS}|\bcase [^:]*:"
     rf"|INT\d+_C\([^)]*\)|MCC_ALIGNED\([^)]*\)|(?:memcpy|__builtin_(?:shufflevector|prefetch))\({_TO_END}"
-    r"|[/%] \d+|\] = -?\d+;",
+    r"|[/%] \d++(?!\.)|\] = -?\d+;",
     re.DOTALL,
 )
 """Text whose numbers stay. What is no code comes first, as it may contain any text; then what has to be constant, and

@@ -168,6 +168,11 @@ def test_what_stands_behind_is_a_number_again(before: str) -> None:
     assert form_of(f"{before} x = y[7] + 2147483647; /* ' */").numbers == (7, 2147483647)
 
 
+def test_floats_are_divided_by_as_by_any_number() -> None:
+    assert form_of("x = y / 192.0f + z / 13.5f;", floats=True).numbers == ("192.0f", "13.5f")
+    assert form_of("i = j / 192 + k % 13;", floats=True).numbers == ()
+
+
 def test_floats_and_integers_are_of_two_kinds() -> None:
     forms = [form_of(f"x = y * {n};", floats=True) for n in ("2.0f", "2")]
     assert forms[0].pieces == forms[1].pieces
