@@ -17,10 +17,10 @@ static void KERNEL_NAME(int8_t *y0, int32_t n0)
 { y0[n0] = y0[(3 * n0)] + 5; } ((7,), (8,))
 
 What decides on instructions stays a number, so that texts that differ in it are different forms: what is copied by
-``memcpy``, divisors, what is stored as it is, how many turns a function beside the kernel writes out of a loop. So
-does what C wants constant: extents of arrays, initialisers of what is static, labels of ``case``, arguments of
-``INT64_C`` and its like and of shuffles. So does what is none of C's numbers (text in quotes, comments, directives),
-and what an ``int32_t`` does not hold.
+``memcpy`` or such a load, divisors, what is stored as it is, how many turns a function beside the kernel writes
+out of a loop. So does what C wants constant: extents of arrays, initialisers of what is static, labels of ``case``,
+arguments of ``INT64_C`` and its like and of shuffles. So does what is none of C's numbers (text in quotes, comments,
+directives), and what an ``int32_t`` does not hold.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ _FIXED = re.compile(
     rf"{_NO_CODE}|#(?:\\.|[^\n])*"
     rf"|\bstatic (?:[^;(){{}}]|\([^()]*\))* = {_TO_END}|\b(?:enum|_Static_assert|MCC_STATIC_ASSERT)\b{_TO_END}"
     rf"|\w+ \**\w+{_EXTENTS}(?:, \**\w+{_EXTENTS})*(?= = |[;,)])|\(\*\w*\){_EXTENTS}|\bcase [^:]*:"
-    rf"|INT\d+_C\([^)]*\)|MCC_ALIGNED\([^)]*\)|(?:memcpy|__builtin_(?:shufflevector|prefetch))\({_TO_END}"
+    rf"|INT\d+_C\([^)]*\)|MCC_ALIGNED\([^)]*\)"
+    rf"|(?:memcpy|mcc_vload_shorts_\w+|__builtin_(?:shufflevector|prefetch))\({_TO_END}"
     r"|[/%] \d++(?!\.)|\] = -?\d+;",
     re.DOTALL,
 )

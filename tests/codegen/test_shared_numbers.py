@@ -138,6 +138,7 @@ def test_numbers_that_follow_from_others_are_no_parameters() -> None:
     "text",
     [
         "int32_t acc[{}];", "int32_t acc[3][{}];", "memcpy(to, from, {});", "i = j / {};", "i = j % {};",
+        "d = mcc_vload_shorts_u8(p, {});",
         "to[i] = {};", "/* of {} channels */", "#define X {}", "x = {}.5f;", "x = 1e-{}f;", "x = 1.5e+{};",
         "x = {}u;", "k{} = 1;", "x = y == INT64_C({});", "x = UINT32_C({}) + y;", "case {}:", "case (uint8_t){}:",
         "const float *a[{}];", "const float *const *a[3][{}];", "float a[3], b[{}];", "void f(float a[{}], int n);",
