@@ -194,7 +194,8 @@ class Printer:
 
     def in_common(self, step: Step) -> Step:
         """The step with a kernel that it shares with steps of other extents."""
-        return replace(step, made=self.common.get(step.made.text, step.made))
+        made = self.common.get(step.made.text)
+        return step if made is None else replace(step, made=made)
 
     def _step(self, step: Call | Fill, plain: frozenset[int]) -> Step:
         numbers: tuple[int | str, ...]

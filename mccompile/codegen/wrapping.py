@@ -19,10 +19,8 @@ COLUMNS = 120
 STEP = 4
 """A line that goes on stands so much further in."""
 
-_TOKEN = re.compile(
-    r'"(?:[^"\\]|\\.)*"|/\*.*?\*/|[(\[{]|[)\]}]|, | (?=(?:[-+*/%&|^<>?:]|&&|\|\||<<|>>|==|!=|<=|>=) )|= | '
-)
 _OPERATOR = re.compile(r"(?:[-+*/%&|^<>?:]|&&|\|\||<<|>>|==|!=|<=|>=) ")
+_TOKEN = re.compile(rf'"(?:[^"\\]|\\.)*"|/\*.*?\*/|[(\[{{]|[)\]}}]|, | (?={_OPERATOR.pattern})|= | ')
 _TRAILING = re.compile(r"\s*(/\*(?:(?!\*/).)*\*/)$")
 
 

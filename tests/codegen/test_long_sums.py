@@ -7,16 +7,16 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import mccompile
+from tests.support.runs import compare
 
 CLASSES, PLACES = 12, 9
 
 
-def _found(path: Path) -> Path:
+def _found() -> onnx.ModelProto:
     """The scores above 0 of each class, at most 5 of the best, all behind one another, and their places."""
     constants = {
         "zero": np.float32(0), "last": np.array([-1]), "none": np.array([0]), "five": np.array([5]),
@@ -53,8 +53,7 @@ def _found(path: Path) -> Path:
         [helper.make_tensor_value_info(*port) for port in ports],
         [numpy_helper.from_array(a, n) for n, a in constants.items()],
     )  # fmt: skip
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
-    return path
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
 OPTIONS = [{"target": "generic"}, {"target": "generic", "opt_level": "Os"}, {"target": "native"},
@@ -63,21 +62,18 @@ OPTIONS = [{"target": "generic"}, {"target": "generic", "opt_level": "Os"}, {"ta
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_what_many_steps_have_found(tmp_path: Path, options: dict[str, object]) -> None:
-    path = _found(tmp_path / "found.onnx")
-    mccompile.compile(path, tmp_path / "out", **options)
-    network = mccompile.load(tmp_path / "out")
-    session = ort.InferenceSession(path, providers=["CPUExecutionProvider"])
-    names = [o.name for o in session.get_outputs()]
     r = np.random.default_rng(0)
+    feeds = []
     for above in (0.5, -0.5, 2, -2, 0):
         x = (r.standard_normal((CLASSES, PLACES)) + above).astype(np.float32)
         x[r.integers(CLASSES)] = -1
-        for name, want in zip(names, session.run(names, {"x": x}), strict=True):
-            np.testing.assert_allclose(network.run({"x": x})[name], want, rtol=1e-5, atol=1e-5)
+        feeds.append({"x": x})
+    compare(_found(), tmp_path, feeds, rtol=1e-5, atol=1e-5, **options)
 
 
 def test_one_kernel_does_for_all_counts_and_sums_of_them_are_short(tmp_path: Path) -> None:
-    mccompile.compile(_found(tmp_path / "found.onnx"), tmp_path / "out", target="generic")
+    onnx.save(_found(), tmp_path / "found.onnx")
+    mccompile.compile(tmp_path / "found.onnx", tmp_path / "out", target="generic")
     text = (tmp_path / "out" / "found.c").read_text()
     for kernel in ("gather_nd", "topk"):
         assert len(re.findall(rf"^static .*found_k\d+_{kernel}\(", text, re.MULTILINE)) == 1
