@@ -27,6 +27,15 @@ from mccompile.targets.target import Target
 
 
 @dataclass(frozen=True)
+class Same:
+    """Vectors ``first`` to ``end`` - 1 of a turn, all of ``width`` lanes."""
+
+    first: int
+    end: int
+    width: Width
+
+
+@dataclass(frozen=True)
 class Vectors:
     """The vector words of a template, for a target. Where no type is said, vectors are of floats."""
 
@@ -133,6 +142,19 @@ class Vectors:
             return [code(count)]
         whole, rest = divmod(count, self.lanes)
         return [*[self.lanes] * whole, *([rest] if rest else [])]
+
+    def turn(self, count: int) -> tuple[Same, ...]:
+        """The vectors of one turn of a loop, ``count`` lanes: those of one width at once."""
+        if isinstance(count, Dim):
+            return (Same(0, 1, code(count)),)
+        whole, rest = divmod(count, self.lanes)
+        alike = (Same(0, whole, self.lanes), Same(whole, whole + 1, rest))
+        return tuple(same for same in alike if same.first < same.end and same.width)
+
+    @staticmethod
+    def named(name: str, count: int) -> list[str]:
+        """What the vectors of a turn have one of each."""
+        return [f"{name}[{j}]" for j in range(count)] if count > 1 else [name]
 
     def half(self, count: Width) -> bool:
         """Whether ``count`` lanes are held in a vector of half the width."""
@@ -406,8 +428,8 @@ class Vectors:
         return x is not None and x.dtype in (F32, I32, I8, U8)
 
     def apply(self, body: ex.Expr, count: Width, *coordinates: str) -> str:
-        """Statements that store ``body`` over ``count`` lanes of the operands (the kernel of `map`); those that are
-        `held` have names."""
+        """Statements of a block that store ``body`` over ``count`` lanes of the operands (the kernel of `map`); those
+        that are `held` have names."""
         held = self.held(body)
 
         def leaf(i: int) -> str:
@@ -420,7 +442,7 @@ class Vectors:
         if self.context.call.post:
             emitter.lines.append(f"const {emitter.ctype(form.dtype)} value = {result};")
             result = code("value")
-        return "\n".join(["{", *emitter.lines, self.store(0, result, count, *coordinates, dtype=form.dtype), "}"])
+        return "\n".join([*emitter.lines, self.store(0, result, count, *coordinates, dtype=form.dtype)])
 
     def define_over(self, name: str, body: ex.Expr, first: str, count: Width, *coordinates: str) -> str:
         """Statements that declare ``name`` as ``body``: x0 stands for ``first``, others for lanes of the operands."""

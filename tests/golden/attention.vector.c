@@ -107,24 +107,19 @@ static void net_k0_attention_weights_1(float *MCC_RESTRICT scratch, int32_t low,
     MCC_WRITES();
     for (int32_t r = low; r < high; r += 1) {
         float *row0 = &scratch[r * 24 + 152];
-        mcc_vf top0_0 = mcc_vset(-INFINITY);
-        mcc_vf sum0_0 = { 0.0f };
-        mcc_vf top0_1 = mcc_vset(-INFINITY);
-        mcc_vf sum0_1 = { 0.0f };
-        {
-            {
-                const mcc_vf product = mcc_vload(row0);
-                const mcc_vf score = product * mcc_vset(0.5f);
-                mcc_vstore(row0, score);
-                top0_0 = mcc_vmax(top0_0, score);
-            }
+        mcc_vf top0[2];
+        MCC_UNROLL_FULLY
+        for (int32_t j = 0; j < 2; ++j) {
+            top0[j] = mcc_vset(-INFINITY);
         }
-        {
+        mcc_vf sum0[2] = { { 0.0f } };
+        MCC_UNROLL_FULLY
+        for (int32_t j = 0; j < 2; ++j) {
             {
-                const mcc_vf product = mcc_vload(row0 + 8);
+                const mcc_vf product = mcc_vload(row0 + j * 8);
                 const mcc_vf score = product * mcc_vset(0.5f);
-                mcc_vstore(row0 + 8, score);
-                top0_1 = mcc_vmax(top0_1, score);
+                mcc_vstore(row0 + j * 8, score);
+                top0[j] = mcc_vmax(top0[j], score);
             }
         }
         {
@@ -133,33 +128,27 @@ static void net_k0_attention_weights_1(float *MCC_RESTRICT scratch, int32_t low,
                 const mcc_vf score = product * mcc_vset(0.5f);
                 const mcc_vf last = mcc_vfirst(2, score, mcc_vset(-INFINITY));
                 mcc_vstore(row0 + 16, last);
-                top0_0 = mcc_vmax(top0_0, last);
+                top0[0] = mcc_vmax(top0[0], last);
             }
         }
-        const mcc_vf largest0 = mcc_vset(mcc_vtop(mcc_vmax(top0_0, top0_1)));
-        {
+        const mcc_vf largest0 = mcc_vset(mcc_vtop(mcc_vmax(top0[0], top0[1])));
+        MCC_UNROLL_FULLY
+        for (int32_t j = 0; j < 2; ++j) {
             {
-                const mcc_vf power = mcc_vexp_below(mcc_vload(row0) - largest0);
-                mcc_vstore(row0, power);
-                sum0_0 += power;
-            }
-        }
-        {
-            {
-                const mcc_vf power = mcc_vexp_below(mcc_vload(row0 + 8) - largest0);
-                mcc_vstore(row0 + 8, power);
-                sum0_1 += power;
+                const mcc_vf power = mcc_vexp_below(mcc_vload(row0 + j * 8) - largest0);
+                mcc_vstore(row0 + j * 8, power);
+                sum0[j] += power;
             }
         }
         {
             {
                 const mcc_vf power = mcc_vexp_below(mcc_vload(row0 + 16) - largest0);
                 mcc_vstore(row0 + 16, power);
-                sum0_0 += power;
+                sum0[0] += power;
             }
         }
-        const float sum0 = mcc_vsum(sum0_0 + sum0_1);
-        scratch[r + 272] = 1.0f / sum0;
+        const float total0 = mcc_vsum(sum0[0] + sum0[1]);
+        scratch[r + 272] = 1.0f / total0;
     }
 }
 

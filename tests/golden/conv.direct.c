@@ -40,13 +40,9 @@ static void net_k2_map(const float *MCC_RESTRICT x0, float *MCC_RESTRICT y0)
     for (int32_t i0 = 0; i0 < 2; ++i0) {
         for (int32_t i1 = 0; i1 < 5; ++i1) {
             for (int32_t n = 0; n < 16; n += 8) {
-                {
-                    mcc_vstore(&y0[i0 * 140 + i1 * 20 + n], -mcc_vload(&x0[i0 * 90 + i1 * 18 + n]));
-                }
+                mcc_vstore(&y0[i0 * 140 + i1 * 20 + n], -mcc_vload(&x0[i0 * 90 + i1 * 18 + n]));
             }
-            {
-                mcc_vstore_n(&y0[i0 * 140 + i1 * 20 + 16], -mcc_vload_n(&x0[i0 * 90 + i1 * 18 + 16], 2), 2);
-            }
+            mcc_vstore_n(&y0[i0 * 140 + i1 * 20 + 16], -mcc_vload_n(&x0[i0 * 90 + i1 * 18 + 16], 2), 2);
         }
     }
 }
@@ -193,13 +189,9 @@ static void net_k2_map(const float *MCC_RESTRICT x0, float *MCC_RESTRICT y0)
     for (int32_t i0 = 0; i0 < 2; ++i0) {
         for (int32_t i1 = 0; i1 < 7; ++i1) {
             for (int32_t n = 0; n < 24; n += 8) {
-                {
-                    mcc_vstore(&y0[i0 * 297 + i1 * 33 + n], -mcc_vload(&x0[i0 * 217 + i1 * 31 + n]));
-                }
+                mcc_vstore(&y0[i0 * 297 + i1 * 33 + n], -mcc_vload(&x0[i0 * 217 + i1 * 31 + n]));
             }
-            {
-                mcc_vstore_n(&y0[i0 * 297 + i1 * 33 + 24], -mcc_vload_n(&x0[i0 * 217 + i1 * 31 + 24], 7), 7);
-            }
+            mcc_vstore_n(&y0[i0 * 297 + i1 * 33 + 24], -mcc_vload_n(&x0[i0 * 217 + i1 * 31 + 24], 7), 7);
         }
     }
 }

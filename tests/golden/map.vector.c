@@ -14,21 +14,11 @@ MCC_PLACE_CODE
 static void net_k0_map(const float *x0, const float *MCC_RESTRICT x1, float *y0)
 {
     MCC_WRITES();
-    {
-        mcc_vstore(&y0[0], mcc_vgate(mcc_vload(&x0[0]), mcc_vload(&x1[0])));
+    MCC_UNROLL_FULLY
+    for (int32_t j = 0; j < 4; ++j) {
+        mcc_vstore(&y0[j * 8], mcc_vgate(mcc_vload(&x0[j * 8]), mcc_vload(&x1[j * 8])));
     }
-    {
-        mcc_vstore(&y0[8], mcc_vgate(mcc_vload(&x0[8]), mcc_vload(&x1[8])));
-    }
-    {
-        mcc_vstore(&y0[16], mcc_vgate(mcc_vload(&x0[16]), mcc_vload(&x1[16])));
-    }
-    {
-        mcc_vstore(&y0[24], mcc_vgate(mcc_vload(&x0[24]), mcc_vload(&x1[24])));
-    }
-    {
-        mcc_vstore_n(&y0[32], mcc_vgate(mcc_vload_n(&x0[32], 5), mcc_vload_n(&x1[32], 5)), 5);
-    }
+    mcc_vstore_n(&y0[32], mcc_vgate(mcc_vload_n(&x0[32], 5), mcc_vload_n(&x1[32], 5)), 5);
 }
 
 mcc_status net_run(const net_t *net)
@@ -57,11 +47,9 @@ static void net_k0_map(const float *x0, const float *MCC_RESTRICT x1, const floa
     MCC_WRITES();
     for (int32_t i0 = 0; i0 < 3; ++i0) {
         for (int32_t i1 = 0; i1 < 5; ++i1) {
-            {
-                mcc_vstore(&y0[i0 * 40 + i1 * 8],
-                    mcc_vmin(mcc_vmax((mcc_vload(&x0[i0 * 40 + i1 * 8]) + mcc_vset(x1[i1])), mcc_vload(&x2[0])),
-                    mcc_vset(6.0f)));
-            }
+            mcc_vstore(&y0[i0 * 40 + i1 * 8],
+                mcc_vmin(mcc_vmax((mcc_vload(&x0[i0 * 40 + i1 * 8]) + mcc_vset(x1[i1])), mcc_vload(&x2[0])),
+                mcc_vset(6.0f)));
         }
     }
 }
@@ -92,13 +80,9 @@ static void net_k0_map(const uint16_t *x0, const uint16_t *MCC_RESTRICT x1, uint
     MCC_WRITES();
     for (int32_t i0 = 0; i0 < 4; ++i0) {
         for (int32_t n = 0; n < 16; n += 8) {
-            {
-                mcc_vstore_f16(&y0[i0 * 21 + n], mcc_vload_f16(&x0[i0 * 21 + n], 8) + mcc_vload_f16(&x1[n], 8), 8);
-            }
+            mcc_vstore_f16(&y0[i0 * 21 + n], mcc_vload_f16(&x0[i0 * 21 + n], 8) + mcc_vload_f16(&x1[n], 8), 8);
         }
-        {
-            mcc_vstore_f16(&y0[i0 * 21 + 16], mcc_vload_f16(&x0[i0 * 21 + 16], 5) + mcc_vload_f16(&x1[16], 5), 5);
-        }
+        mcc_vstore_f16(&y0[i0 * 21 + 16], mcc_vload_f16(&x0[i0 * 21 + 16], 5) + mcc_vload_f16(&x1[16], 5), 5);
     }
 }
 
@@ -126,31 +110,11 @@ MCC_PLACE_CODE
 static void net_k0_map(const int32_t *x0, const int32_t *MCC_RESTRICT x1, int32_t *y0)
 {
     MCC_WRITES();
-    {
-        const mcc_vi u0 = mcc_vload_i32(&x0[0]);
-        const mcc_vi u1 = mcc_vload_i32(&x1[0]);
-        mcc_vstore_i32(&y0[0], mcc_vselect_i32((u0 < u1),
-            mcc_vmax_i32(((mcc_vi)((mcc_vu)u0 * (mcc_vu)u1)), mcc_vset_i32(-5)),
-            ((mcc_vi)((mcc_vu)u0 + (mcc_vu)mcc_vset_i32(7)))));
-    }
-    {
-        const mcc_vi u0 = mcc_vload_i32(&x0[8]);
-        const mcc_vi u1 = mcc_vload_i32(&x1[8]);
-        mcc_vstore_i32(&y0[8], mcc_vselect_i32((u0 < u1),
-            mcc_vmax_i32(((mcc_vi)((mcc_vu)u0 * (mcc_vu)u1)), mcc_vset_i32(-5)),
-            ((mcc_vi)((mcc_vu)u0 + (mcc_vu)mcc_vset_i32(7)))));
-    }
-    {
-        const mcc_vi u0 = mcc_vload_i32(&x0[16]);
-        const mcc_vi u1 = mcc_vload_i32(&x1[16]);
-        mcc_vstore_i32(&y0[16], mcc_vselect_i32((u0 < u1),
-            mcc_vmax_i32(((mcc_vi)((mcc_vu)u0 * (mcc_vu)u1)), mcc_vset_i32(-5)),
-            ((mcc_vi)((mcc_vu)u0 + (mcc_vu)mcc_vset_i32(7)))));
-    }
-    {
-        const mcc_vi u0 = mcc_vload_i32(&x0[24]);
-        const mcc_vi u1 = mcc_vload_i32(&x1[24]);
-        mcc_vstore_i32(&y0[24], mcc_vselect_i32((u0 < u1),
+    MCC_UNROLL_FULLY
+    for (int32_t j = 0; j < 4; ++j) {
+        const mcc_vi u0 = mcc_vload_i32(&x0[j * 8]);
+        const mcc_vi u1 = mcc_vload_i32(&x1[j * 8]);
+        mcc_vstore_i32(&y0[j * 8], mcc_vselect_i32((u0 < u1),
             mcc_vmax_i32(((mcc_vi)((mcc_vu)u0 * (mcc_vu)u1)), mcc_vset_i32(-5)),
             ((mcc_vi)((mcc_vu)u0 + (mcc_vu)mcc_vset_i32(7)))));
     }

@@ -19,94 +19,50 @@ static void net_k0_normalize(const float *x0, const float *MCC_RESTRICT e0, cons
         const mcc_vf pivot = mcc_vset(x0[i0 * 40]);
         mcc_vf sum = { 0.0f };
         {
-            mcc_vf part_0 = { 0.0f };
-            mcc_vf part_1 = { 0.0f };
-            mcc_vf part_2 = { 0.0f };
-            mcc_vf part_3 = { 0.0f };
-            {
-                const mcc_vf value = mcc_vload(&x0[i0 * 40]);
+            mcc_vf part[4] = { { 0.0f } };
+            MCC_UNROLL_FULLY
+            for (int32_t j = 0; j < 4; ++j) {
+                const mcc_vf value = mcc_vload(&x0[i0 * 40 + j * 8]);
                 const mcc_vf d = value - pivot;
-                part_0 += d;
-            }
-            {
-                const mcc_vf value = mcc_vload(&x0[i0 * 40 + 8]);
-                const mcc_vf d = value - pivot;
-                part_1 += d;
-            }
-            {
-                const mcc_vf value = mcc_vload(&x0[i0 * 40 + 16]);
-                const mcc_vf d = value - pivot;
-                part_2 += d;
-            }
-            {
-                const mcc_vf value = mcc_vload(&x0[i0 * 40 + 24]);
-                const mcc_vf d = value - pivot;
-                part_3 += d;
+                part[j] += d;
             }
             {
                 const mcc_vf value = mcc_vload(&x0[i0 * 40 + 32]);
                 const mcc_vf d = value - pivot;
-                part_0 += d;
+                part[0] += d;
             }
-            sum += part_0;
-            sum += part_1;
-            sum += part_2;
-            sum += part_3;
+            MCC_UNROLL_FULLY
+            for (int32_t j = 0; j < 4; ++j) {
+                sum += part[j];
+            }
         }
         const mcc_vf mean = pivot + mcc_vset(mcc_vsum(sum)) / 40.0f;
         mcc_vf squares = { 0.0f };
         {
-            mcc_vf part_0 = { 0.0f };
-            mcc_vf part_1 = { 0.0f };
-            mcc_vf part_2 = { 0.0f };
-            mcc_vf part_3 = { 0.0f };
-            {
-                const mcc_vf value = mcc_vload(&x0[i0 * 40]);
+            mcc_vf part[4] = { { 0.0f } };
+            MCC_UNROLL_FULLY
+            for (int32_t j = 0; j < 4; ++j) {
+                const mcc_vf value = mcc_vload(&x0[i0 * 40 + j * 8]);
                 const mcc_vf d = value - mean;
-                part_0 += d * d;
-            }
-            {
-                const mcc_vf value = mcc_vload(&x0[i0 * 40 + 8]);
-                const mcc_vf d = value - mean;
-                part_1 += d * d;
-            }
-            {
-                const mcc_vf value = mcc_vload(&x0[i0 * 40 + 16]);
-                const mcc_vf d = value - mean;
-                part_2 += d * d;
-            }
-            {
-                const mcc_vf value = mcc_vload(&x0[i0 * 40 + 24]);
-                const mcc_vf d = value - mean;
-                part_3 += d * d;
+                part[j] += d * d;
             }
             {
                 const mcc_vf value = mcc_vload(&x0[i0 * 40 + 32]);
                 const mcc_vf d = value - mean;
-                part_0 += d * d;
+                part[0] += d * d;
             }
-            squares += part_0;
-            squares += part_1;
-            squares += part_2;
-            squares += part_3;
+            MCC_UNROLL_FULLY
+            for (int32_t j = 0; j < 4; ++j) {
+                squares += part[j];
+            }
         }
         const mcc_vf scale = 1.0f / mcc_vsqrt(mcc_vset(mcc_vsum(squares)) / 40.0f + mcc_vset(1e-05f));
         {
-            {
-                const mcc_vf value = mcc_vload(&x0[i0 * 40]);
-                mcc_vstore(&y0[i0 * 40], (((value - mean) * scale) * mcc_vload(&e0[0])) + mcc_vload(&e1[0]));
-            }
-            {
-                const mcc_vf value = mcc_vload(&x0[i0 * 40 + 8]);
-                mcc_vstore(&y0[i0 * 40 + 8], (((value - mean) * scale) * mcc_vload(&e0[8])) + mcc_vload(&e1[8]));
-            }
-            {
-                const mcc_vf value = mcc_vload(&x0[i0 * 40 + 16]);
-                mcc_vstore(&y0[i0 * 40 + 16], (((value - mean) * scale) * mcc_vload(&e0[16])) + mcc_vload(&e1[16]));
-            }
-            {
-                const mcc_vf value = mcc_vload(&x0[i0 * 40 + 24]);
-                mcc_vstore(&y0[i0 * 40 + 24], (((value - mean) * scale) * mcc_vload(&e0[24])) + mcc_vload(&e1[24]));
+            MCC_UNROLL_FULLY
+            for (int32_t j = 0; j < 4; ++j) {
+                const mcc_vf value = mcc_vload(&x0[i0 * 40 + j * 8]);
+                mcc_vstore(&y0[i0 * 40 + j * 8],
+                    (((value - mean) * scale) * mcc_vload(&e0[j * 8])) + mcc_vload(&e1[j * 8]));
             }
             {
                 const mcc_vf value = mcc_vload(&x0[i0 * 40 + 32]);
@@ -144,35 +100,29 @@ static void net_k0_normalize(const float *x0, float *y0)
     for (int32_t i0 = 0; i0 < 3; ++i0) {
         mcc_vf squares = { 0.0f };
         {
-            mcc_vf part_0 = { 0.0f };
-            mcc_vf part_1 = { 0.0f };
-            {
-                const mcc_vf value = mcc_vload(&x0[i0 * 21]);
+            mcc_vf part[2] = { { 0.0f } };
+            MCC_UNROLL_FULLY
+            for (int32_t j = 0; j < 2; ++j) {
+                const mcc_vf value = mcc_vload(&x0[i0 * 21 + j * 8]);
                 const mcc_vf d = value;
-                part_0 += d * d;
-            }
-            {
-                const mcc_vf value = mcc_vload(&x0[i0 * 21 + 8]);
-                const mcc_vf d = value;
-                part_1 += d * d;
+                part[j] += d * d;
             }
             {
                 const mcc_vf value = mcc_vload_n(&x0[i0 * 21 + 16], 5);
                 const mcc_vf d = value;
-                part_0 += mcc_vfirst(5, d * d, mcc_vset(0.0f));
+                part[0] += mcc_vfirst(5, d * d, mcc_vset(0.0f));
             }
-            squares += part_0;
-            squares += part_1;
+            MCC_UNROLL_FULLY
+            for (int32_t j = 0; j < 2; ++j) {
+                squares += part[j];
+            }
         }
         const mcc_vf scale = 1.0f / mcc_vsqrt(mcc_vset(mcc_vsum(squares)) / 21.0f + mcc_vset(1e-05f));
         {
-            {
-                const mcc_vf value = mcc_vload(&x0[i0 * 21]);
-                mcc_vstore(&y0[i0 * 21], value * scale);
-            }
-            {
-                const mcc_vf value = mcc_vload(&x0[i0 * 21 + 8]);
-                mcc_vstore(&y0[i0 * 21 + 8], value * scale);
+            MCC_UNROLL_FULLY
+            for (int32_t j = 0; j < 2; ++j) {
+                const mcc_vf value = mcc_vload(&x0[i0 * 21 + j * 8]);
+                mcc_vstore(&y0[i0 * 21 + j * 8], value * scale);
             }
             {
                 const mcc_vf value = mcc_vload_n(&x0[i0 * 21 + 16], 5);

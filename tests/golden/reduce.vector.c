@@ -16,40 +16,30 @@ static void net_k0_reduce(const float *MCC_RESTRICT x0, float *MCC_RESTRICT y0)
     for (int32_t i0 = 0; i0 < 4; ++i0) {
         mcc_vf acc = mcc_vset(-INFINITY);
         {
-            mcc_vf part_0 = mcc_vset(-INFINITY);
-            mcc_vf part_1 = mcc_vset(-INFINITY);
-            mcc_vf part_2 = mcc_vset(-INFINITY);
-            mcc_vf part_3 = mcc_vset(-INFINITY);
+            mcc_vf part[4];
+            MCC_UNROLL_FULLY
+            for (int32_t j = 0; j < 4; ++j) {
+                part[j] = mcc_vset(-INFINITY);
+            }
             for (int32_t n = 0; n < 64; n += 32) {
-                {
-                    const mcc_vf value = -mcc_vload(&x0[i0 * 75 + n]);
-                    part_0 = mcc_vmax(part_0, value);
-                }
-                {
-                    const mcc_vf value = -mcc_vload(&x0[i0 * 75 + n + 8]);
-                    part_1 = mcc_vmax(part_1, value);
-                }
-                {
-                    const mcc_vf value = -mcc_vload(&x0[i0 * 75 + n + 16]);
-                    part_2 = mcc_vmax(part_2, value);
-                }
-                {
-                    const mcc_vf value = -mcc_vload(&x0[i0 * 75 + n + 24]);
-                    part_3 = mcc_vmax(part_3, value);
+                MCC_UNROLL_FULLY
+                for (int32_t j = 0; j < 4; ++j) {
+                    const mcc_vf value = -mcc_vload(&x0[i0 * 75 + n + j * 8]);
+                    part[j] = mcc_vmax(part[j], value);
                 }
             }
             {
                 const mcc_vf value = -mcc_vload(&x0[i0 * 75 + 64]);
-                part_0 = mcc_vmax(part_0, value);
+                part[0] = mcc_vmax(part[0], value);
             }
             {
                 const mcc_vf value = -mcc_vload_n(&x0[i0 * 75 + 72], 3);
-                part_0 = mcc_vmax(part_0, mcc_vfirst(3, value, mcc_vset(-INFINITY)));
+                part[0] = mcc_vmax(part[0], mcc_vfirst(3, value, mcc_vset(-INFINITY)));
             }
-            acc = mcc_vmax(acc, part_0);
-            acc = mcc_vmax(acc, part_1);
-            acc = mcc_vmax(acc, part_2);
-            acc = mcc_vmax(acc, part_3);
+            MCC_UNROLL_FULLY
+            for (int32_t j = 0; j < 4; ++j) {
+                acc = mcc_vmax(acc, part[j]);
+            }
         }
         y0[i0] = mcc_vtop(acc);
     }
@@ -81,38 +71,18 @@ static void net_k0_reduce(const float *MCC_RESTRICT x0, float *MCC_RESTRICT y0)
     for (int32_t i0 = 0; i0 < 3; ++i0) {
         {
             const int32_t n = 0;
-            mcc_vf acc_0 = { 0.0f };
-            mcc_vf acc_1 = { 0.0f };
-            mcc_vf acc_2 = { 0.0f };
-            mcc_vf acc_3 = { 0.0f };
-            mcc_vf acc_4 = { 0.0f };
+            mcc_vf acc[5] = { { 0.0f } };
             for (int32_t r0 = 0; r0 < 6; ++r0) {
-                {
-                    const mcc_vf value = mcc_vload(&x0[i0 * 240 + r0 * 40 + n]);
-                    acc_0 += value;
-                }
-                {
-                    const mcc_vf value = mcc_vload(&x0[i0 * 240 + r0 * 40 + n + 8]);
-                    acc_1 += value;
-                }
-                {
-                    const mcc_vf value = mcc_vload(&x0[i0 * 240 + r0 * 40 + n + 16]);
-                    acc_2 += value;
-                }
-                {
-                    const mcc_vf value = mcc_vload(&x0[i0 * 240 + r0 * 40 + n + 24]);
-                    acc_3 += value;
-                }
-                {
-                    const mcc_vf value = mcc_vload(&x0[i0 * 240 + r0 * 40 + n + 32]);
-                    acc_4 += value;
+                MCC_UNROLL_FULLY
+                for (int32_t j = 0; j < 5; ++j) {
+                    const mcc_vf value = mcc_vload(&x0[i0 * 240 + r0 * 40 + n + j * 8]);
+                    acc[j] += value;
                 }
             }
-            mcc_vstore(&y0[i0 * 40 + n], acc_0 * mcc_vset(0.16666667f));
-            mcc_vstore(&y0[i0 * 40 + n + 8], acc_1 * mcc_vset(0.16666667f));
-            mcc_vstore(&y0[i0 * 40 + n + 16], acc_2 * mcc_vset(0.16666667f));
-            mcc_vstore(&y0[i0 * 40 + n + 24], acc_3 * mcc_vset(0.16666667f));
-            mcc_vstore(&y0[i0 * 40 + n + 32], acc_4 * mcc_vset(0.16666667f));
+            MCC_UNROLL_FULLY
+            for (int32_t j = 0; j < 5; ++j) {
+                mcc_vstore(&y0[i0 * 40 + n + j * 8], acc[j] * mcc_vset(0.16666667f));
+            }
         }
     }
 }

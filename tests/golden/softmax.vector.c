@@ -66,16 +66,16 @@ static void net_k0_softmax(const float *x0, float *y0)
                     const mcc_vf value = mcc_vload(&x0[i0 * 180 + r0 * 20 + n]);
                     top = mcc_vmax(top, value);
                 }
-                mcc_vf sum_0 = { 0.0f };
+                mcc_vf sum = { 0.0f };
                 for (int32_t r0 = 0; r0 < 9; ++r0) {
                     {
                         const mcc_vf value = mcc_vload(&x0[i0 * 180 + r0 * 20 + n]);
                         const mcc_vf power = mcc_vexp_below(value - top);
-                        sum_0 += power;
+                        sum += power;
                         mcc_vstore(&y0[i0 * 180 + r0 * 20 + n], power);
                     }
                 }
-                const mcc_vf scale = 1.0f / sum_0;
+                const mcc_vf scale = 1.0f / sum;
                 for (int32_t r0 = 0; r0 < 9; ++r0) {
                     const mcc_vf result = mcc_vload(&y0[i0 * 180 + r0 * 20 + n]) * scale;
                     mcc_vstore(&y0[i0 * 180 + r0 * 20 + n], result);
@@ -88,16 +88,16 @@ static void net_k0_softmax(const float *x0, float *y0)
                 const mcc_vf value = mcc_vload_n(&x0[i0 * 180 + r0 * 20 + 16], 4);
                 top = mcc_vmax(top, value);
             }
-            mcc_vf sum_0 = { 0.0f };
+            mcc_vf sum = { 0.0f };
             for (int32_t r0 = 0; r0 < 9; ++r0) {
                 {
                     const mcc_vf value = mcc_vload_n(&x0[i0 * 180 + r0 * 20 + 16], 4);
                     const mcc_vf power = mcc_vexp_below(value - top);
-                    sum_0 += power;
+                    sum += power;
                     mcc_vstore_n(&y0[i0 * 180 + r0 * 20 + 16], power, 4);
                 }
             }
-            const mcc_vf scale = 1.0f / sum_0;
+            const mcc_vf scale = 1.0f / sum;
             for (int32_t r0 = 0; r0 < 9; ++r0) {
                 const mcc_vf result = mcc_vload_n(&y0[i0 * 180 + r0 * 20 + 16], 4) * scale;
                 mcc_vstore_n(&y0[i0 * 180 + r0 * 20 + 16], result, 4);
