@@ -28,6 +28,7 @@ from mccompile.codegen.shared_numbers import Form, Number, closing, form_of, joi
 
 LEAST = 700
 """Letters that are worth a call with numbers."""
+_ANY = f"{KERNEL_NAME}_any"
 _CALLED, _INLINED = "static MCC_NOINLINE void ", "MCC_INLINE void "
 
 
@@ -35,7 +36,8 @@ def with_one_text(shared: Shared) -> Shared:
     """Kernels whose functions that differ in numbers, or in ``MCC_RESTRICT``, have one text."""
     kinds: dict[tuple[str, ...], list[tuple[Function, Form]]] = {}
     for function in functions_beside(list(shared.texts.values())):
-        form = form_of(function.text.replace("MCC_RESTRICT ", ""), floats=True)
+        text = function.text.replace("MCC_RESTRICT ", "").replace(f"{function.name}(", f"{_ANY}(")
+        form = form_of(text, floats=True, rows=True)
         kinds.setdefault(form.kind, []).append((function, form))
     made, changes = dict(shared.functions), dict[str, list[tuple[Function, str]]]()
     for same in kinds.values():
@@ -43,7 +45,7 @@ def with_one_text(shared: Shared) -> Shared:
         if (len(same) - 1) * len(one.text) < LEAST:
             continue
         name = f"{SHARED_NAME}{len(made)}{first.name.removeprefix(KERNEL_NAME)}_any"
-        made[name] = one.text.replace(f"{first.name}(", f"{name}(").replace(_CALLED, _INLINED)
+        made[name] = one.text.replace(f"{_ANY}(", f"{name}(").replace(_CALLED, _INLINED)
         for (function, _), values in zip(same, one.values, strict=True):
             changes.setdefault(function.kernel, []).append((function, _caller(function, name, values)))
     texts = {before: _changed(text, changes.get(text, [])) for before, text in shared.texts.items()}

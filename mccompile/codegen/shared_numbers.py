@@ -50,6 +50,8 @@ _FIXED = re.compile(
 )
 """Text whose numbers stay. What is no code comes first, as it may contain any text; then what has to be constant, and
 last what decides on instructions: copies, divisors, what is stored."""
+_ROWS = re.compile(r"\bmcc_\w+ \w+\[$")
+"""What stands in front of the number of rows of an array of vectors, in registers as far as it is used."""
 _FUNCTION = re.compile(rf"\b{KERNEL_NAME}\w*(?=\()")
 _WORD = re.compile(r"\w+")
 
@@ -91,9 +93,9 @@ def _hot_parts(text: str) -> list[range]:
 
 
 @functools.lru_cache(maxsize=1024)
-def form_of(text: str, hot: bool = True, floats: bool = False) -> Form:
+def form_of(text: str, hot: bool = True, floats: bool = False, rows: bool = False) -> Form:
     """The form of a kernel's text; without ``hot``, the numbers of `_hot_parts` stay. With ``floats``,
-    floats are numbers as well.
+    floats are numbers as well; with ``rows``, so is how many rows an array of vectors has.
 
     >>> form_of("x * 0.5f + 3", floats=True)
     Form(pieces=('x * ', ' + ', ''), numbers=('0.5f', 3))
@@ -107,7 +109,8 @@ def form_of(text: str, hot: bool = True, floats: bool = False) -> Form:
     for m in sorted(found, key=lambda m: m.start()):
         while fixed and fixed[0].stop <= m.start():
             fixed.pop(0)
-        if (fixed and m.start() in fixed[0]) or not _is_operand(text, m):
+        known = fixed and m.start() in fixed[0] and not (rows and _ROWS.search(text, end, m.start()))
+        if known or not _is_operand(text, m):
             continue
         pieces.append(text[end : m.start()])
         numbers.append(m[0] if m[0].endswith("f") else int(m[0]))
@@ -131,10 +134,18 @@ class Joined:
 
 
 def joined(forms: Sequence[Form], inlined: bool = False) -> Joined:
-    """The text of forms whose kinds are equal; where it is ``inlined``, its loops are written out as before."""
+    """The text of forms whose kinds are equal; where it is ``inlined``, its loops are written out as before. Arrays
+    have the most rows of all.
+
+    >>> forms = [form_of(f"mcc_vf acc[{n}][2]; f({n});", rows=True) for n in (6, 4)]
+    >>> joined(forms).text
+    'mcc_vf acc[6][2]; f(n0);'
+    """
     pieces, own = forms[0].pieces, list[tuple[Number, ...]]()
     prefix = next(p for p in _PREFIXES if not re.search(rf"\b{p}\d", " ".join(pieces)))
-    said = [_said(values, own, prefix) for values in zip(*(f.numbers for f in forms), strict=True)]
+    said = []
+    for before, values in zip(pieces, zip(*(f.numbers for f in forms), strict=True), strict=False):
+        said.append(str(max(values)) if _ROWS.search(before) else _said(values, own, prefix))
     text = "".join(p + s for p, s in zip(pieces, (*said, ""), strict=True))
     names = tuple(f"{prefix}{i}" for i in range(len(own)))
     text = text if inlined else _with_known_turns_written_out(text, names)
