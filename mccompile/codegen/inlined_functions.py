@@ -19,23 +19,35 @@ The text has no ``MCC_RESTRICT``: compilers know of pointers what the functions 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
 from mccompile.codegen.binding import KERNEL_NAME
-from mccompile.codegen.shared_functions import SHARED_NAME, Function, Shared, functions_beside
-from mccompile.codegen.shared_numbers import Form, Number, closing, form_of, joined
+from mccompile.codegen.shared_functions import Function, Shared, functions_beside, whole_kernels
+from mccompile.codegen.shared_numbers import SHARED_NAME, Form, Number, closing, form_of, joined
 
 LEAST = 700
 """Letters that are worth a call with numbers."""
 _ANY = f"{KERNEL_NAME}_any"
-_CALLED, _INLINED = "static MCC_NOINLINE void ", "MCC_INLINE void "
+_PARAMETERS = re.compile(rf"MCC_INLINE void {KERNEL_NAME}_[^{{]*")
+_CALLED = re.compile(r"static (?:MCC_NOINLINE )?void ")
+
+
+def without_restrict(kernel: str) -> str:
+    """The text of a kernel whose inlined functions do not say again what those do that they are inlined in.
+
+    >>> without_restrict("MCC_INLINE void KERNEL_NAME_tile(float *MCC_RESTRICT y0)\\n{\\n}")
+    'MCC_INLINE void KERNEL_NAME_tile(float *y0)\\n{\\n}'
+    """
+    return _PARAMETERS.sub(lambda m: m[0].replace("MCC_RESTRICT ", ""), kernel)
 
 
 def with_one_text(shared: Shared) -> Shared:
     """Kernels whose functions that differ in numbers, or in ``MCC_RESTRICT``, have one text."""
     kinds: dict[tuple[str, ...], list[tuple[Function, Form]]] = {}
-    for function in functions_beside(list(shared.texts.values())):
+    texts = list(shared.texts.values())
+    for function in [*functions_beside(texts), *whole_kernels(texts)]:
         text = function.text.replace("MCC_RESTRICT ", "").replace(f"{function.name}(", f"{_ANY}(")
         form = form_of(text, floats=True, rows=True)
         kinds.setdefault(form.kind, []).append((function, form))
@@ -45,7 +57,7 @@ def with_one_text(shared: Shared) -> Shared:
         if (len(same) - 1) * len(one.text) < LEAST:
             continue
         name = f"{SHARED_NAME}{len(made)}{first.name.removeprefix(KERNEL_NAME)}_any"
-        made[name] = one.text.replace(f"{_ANY}(", f"{name}(").replace(_CALLED, _INLINED)
+        made[name] = _CALLED.sub("MCC_INLINE void ", one.text).replace(f"{_ANY}(", f"{name}(")
         for (function, _), values in zip(same, one.values, strict=True):
             changes.setdefault(function.kernel, []).append((function, _caller(function, name, values)))
     texts = {before: _changed(text, changes.get(text, [])) for before, text in shared.texts.items()}

@@ -22,18 +22,26 @@ from functools import cached_property
 
 from mccompile._dataclass import dataclass
 from mccompile.codegen.binding import KERNEL_NAME
-from mccompile.codegen.shared_numbers import Form, Joined, Number, closing, form_of, joined
+from mccompile.codegen.shared_numbers import (
+    SHARED_NAME,
+    Form,
+    Joined,
+    Number,
+    closing,
+    form_of,
+    joined,
+    turns_asked,
+)
 
-SHARED_NAME = "SHARED_"
-"""What names of shared functions begin with until the first kernel that calls one gives it its own."""
 _COMMENT = r"(?:/\*(?:(?!\*/).)*\*/\n)?"
 _BEGIN = re.compile(
     rf"{_COMMENT}MCC_PLACE_CODE\n(?:static MCC_NOINLINE|(?P<inlined>MCC_INLINE)) void (?P<name>{KERNEL_NAME}_\w+)\(",
     re.DOTALL,
 )
+_KERNEL = re.compile(rf"MCC_PLACE_CODE\nstatic void {KERNEL_NAME}\(")
 _TABLE = re.compile(r"\brow_at\[r\] = [^;]*;")
 _UNROLLED = re.compile(r"\n *MCC_UNROLL\n")
-_SHARED = re.compile(rf"\b{SHARED_NAME}\d+(_\w+)")
+_SHARED = re.compile(rf"\b{SHARED_NAME}\w+?(_\w+)")
 
 
 @dataclass(frozen=True)
@@ -67,6 +75,17 @@ class Function:
 def functions_beside(kernels: Sequence[str], inlined: bool = False) -> list[Function]:
     """The functions beside kernels that may be shared; those that are ``inlined``, or those that are not."""
     return [f for kernel in dict.fromkeys(kernels) for f in _functions(kernel, inlined)]
+
+
+def whole_kernels(kernels: Sequence[str]) -> list[Function]:
+    """The functions of kernels that have no other beside them, or share those that they have."""
+    found = [(k, m) for k in dict.fromkeys(kernels) for m in [_KERNEL.search(k)] if m]
+    ends = [(k, m, k.index("{", closing(k, m.end()))) for k, m in found]
+    return [
+        Function(k, KERNEL_NAME, m.start(), closing(k, body + 1, "{}") + 1, inlined=False)
+        for k, m, body in ends
+        if KERNEL_NAME not in k[body:]
+    ]
 
 
 def _functions(kernel: str, inlined: bool) -> Iterator[Function]:
@@ -140,7 +159,8 @@ def shared_functions(
         if kind not in numbered and (len(same) - 1) * len(first.text) < least:
             continue
         one = _one_of(same) if kind in numbered else joined([Form(kind, ()) for _ in same])
-        name = f"{SHARED_NAME}{len(made)}{first.name.removeprefix(KERNEL_NAME)}"
+        asked = turns_asked(one.text, first.name) if first.inlined else ""
+        name = f"{SHARED_NAME}{len(made)}{asked}{first.name.removeprefix(KERNEL_NAME)}"
         text = one.text.replace(f"{first.name}(", f"{name}(")
         made[name] = _once(text) if one.names and not first.inlined else text
         for function, values in zip(same, one.values, strict=True):

@@ -52,7 +52,11 @@ _FIXED = re.compile(
 last what decides on instructions: copies, divisors, what is stored."""
 _ROWS = re.compile(r"\bmcc_\w+ \w+\[$")
 """What stands in front of the number of rows of an array of vectors, in registers as far as it is used."""
-_FUNCTION = re.compile(rf"\b{KERNEL_NAME}\w*(?=\()")
+SHARED_NAME = "SHARED_"
+"""What names of shared functions begin with until the first kernel that calls one gives it its own."""
+_FUNCTION = re.compile(rf"\b(?:{KERNEL_NAME}|{SHARED_NAME}\d)\w*(?=\()")
+_ASKING = re.compile(rf"{SHARED_NAME}\d+((?:t\d+)+)_")
+"""What the name of a shared function says: after each t, which of its parameters bounds turns that it writes out."""
 _WORD = re.compile(r"\w+")
 
 
@@ -235,10 +239,27 @@ def _turns_given(text: str) -> list[range]:
     >>> [text[r.start : r.stop] for r in _turns_given(text)]
     [' 7']
     """
-    if "MCC_UNROLL_FULLY" not in text:
-        return []
+    return _turns(text)[0]
+
+
+def turns_asked(text: str, name: str) -> str:
+    """What the name of a function that is shared says of its parameters.
+
+    >>> text = "MCC_INLINE void KERNEL_NAME_a(int32_t m, int32_t n)\\n{ MCC_UNROLL_FULLY\\n for (i = 0; i < n; ++i) {} }"
+    >>> turns_asked(text, "KERNEL_NAME_a")
+    't1'
+    """
+    return "".join(f"t{place}" for place in _turns(text)[1].get(name, []))
+
+
+def _turns(text: str) -> tuple[list[range], dict[str, list[int]]]:
+    """What bounds loops that are written out: where it is given to functions, and, by function, the places of such
+    parameters."""
+    if "MCC_UNROLL_FULLY" not in text and not _ASKING.search(text):
+        return [], {}
     mentions, found = list(_mentions(text)), list[range]()
-    asking: dict[str, list[int]] = {}  # the places among its parameters of those that bound such loops, by function
+    shared = {m.name: _ASKING.match(m.name) for m in mentions}
+    asking = {name: [int(place) for place in m[1][1:].split("t")] for name, m in shared.items() if m}
     defined = [m for m in mentions if m.defines]
     for m, stop in zip(defined, [*(n.start for n in defined[1:]), len(text)], strict=True):
         bounding = [header[1] for header in _WRITTEN_OUT.finditer(text, m.end, stop)]
@@ -251,7 +272,7 @@ def _turns_given(text: str) -> list[range]:
             words |= set(_WORD.findall(local[2])) if local[1] in words else set()
         params = [_COUNT.fullmatch(text, p.start, p.stop) for p in m.given(text)]
         asking[m.name] = [i for i, p in enumerate(params) if p is not None and p[1] in words]
-    return found
+    return found, asking
 
 
 @dataclass(frozen=True)
@@ -299,10 +320,10 @@ def with_parameters(text: str, names: Sequence[str], floats: Container[str] = ()
         needed[m.name] = set(mentioned(body, names))
         for inner in mentions:  # what is called is defined before
             if not inner.defines and start < inner.start < stop:
-                needed[m.name] |= needed[inner.name]
+                needed[m.name] |= needed.get(inner.name, set())
     needed[KERNEL_NAME] = set(names)
     for m in sorted(mentions, key=lambda m: -m.end):
-        given = [n for n in names if n in needed[m.name]]
+        given = [n for n in names if n in needed.get(m.name, ())]
         types = {n: "" if not m.defines else "float " if n in floats else "int32_t " for n in given}
         more = "".join(f", {types[n]}{n}" for n in given)
         text = text[: m.end] + more + text[m.end :]

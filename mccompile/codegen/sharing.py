@@ -18,7 +18,7 @@ from dataclasses import replace
 
 from mccompile._dataclass import dataclass
 from mccompile.codegen.binding import KERNEL_NAME, Head
-from mccompile.codegen.inlined_functions import with_one_text
+from mccompile.codegen.inlined_functions import with_one_text, without_restrict
 from mccompile.codegen.printed import Printer, Rendered, Step
 from mccompile.codegen.savings import (
     BYTES_OF_DEPTHWISE_LETTER,
@@ -172,9 +172,11 @@ def _calling(s: Step, one: Joined, values: tuple[int | str, ...], once: bool) ->
 
 LETTERS = 300
 """Of a function's text, which are worth that it is shared."""
-MOST_LETTERS = 250_000
-"""Of kernels, beyond which functions that differ in numbers have one text, so that nobody has to take a file of more
-than 400 KB."""
+MOST_LETTERS = 280_000
+"""Of kernels and the steps that call them, beyond which functions that differ in numbers have one text, so that nobody
+has to take a file of more than 400 KB."""
+LETTERS_OF_STEP = 350
+"""Of the call of a kernel and the names of its nodes."""
 MOST_NUMBERS = 24
 """That a kernel is given which only calls shared functions."""
 FEW_SUMS = ("map.vector", "normalize.vector", "softmax.vector")
@@ -213,34 +215,47 @@ def _parted(steps: Sequence[Step], allowed: Allowed, vectors: bool) -> tuple[lis
     """The steps with functions beside their kernels shared, where whole kernels are not, and these functions by the
     names that the texts have for them. Only those of ``vectors`` are given the numbers in which they differ."""
     known = frozenset(["MCC_INLINE", "MCC_ONCE", "MCC_HIDE"]).union(*(s.made.uses for s in steps))
-    inlined = _inlined([s.made.text for s in steps])
+    inlined = _inlined(steps)
     steps = _with_texts(steps, inlined)
     texts = [s.made.text for s in steps]
     functions = functions_beside(texts)
     chosen = allowed.chosen(_numbered(steps, functions), last=True) if vectors else []
     numbered = {s.alike.kind for s in chosen}
     found = shared_functions(texts, functions, LETTERS, numbered, inlined.functions)
-    if _letters(found) > MOST_LETTERS:
-        found = with_one_text(found)
+    parted = _with_texts(steps, found)
+    parted = _callers_joined(parted) if numbered else parted
+    if _letters(found, steps) > MOST_LETTERS:
+        found = with_one_text(Shared({s.made.text: s.made.text for s in parted}, found.functions))
+        parted = _with_texts(parted, found)
     beside = {}
     for name, text in found.functions.items():
         uses = frozenset(mentioned(text, sorted(known)))
         beside[name] = Rendered(Head(KERNEL_NAME, ""), text, uses)
-    parted = _with_texts(steps, found)
-    return _callers_joined(parted) if numbered else parted, beside
+    return parted, beside
 
 
-def _inlined(texts: Sequence[str]) -> Shared:
+def _inlined(steps: Sequence[Step]) -> Shared:
     """The texts with inlined functions beside kernels shared; those that differ in numbers only in a long program."""
-    functions = functions_beside(texts, inlined=True)
-    found = shared_functions(texts, functions, LETTERS)
-    if _letters(found) <= MOST_LETTERS:
+    texts = [s.made.text for s in steps]
+    found = _shared_inlined(Shared({text: text for text in texts}, {}), numbered=False)
+    if _letters(found, steps) <= MOST_LETTERS:
         return found
-    return shared_functions(texts, functions, LETTERS, {alike.kind for alike in functions_alike(functions)})
+    return _shared_inlined(Shared({text: without_restrict(text) for text in texts}, {}), numbered=True)
 
 
-def _letters(shared: Shared) -> int:
-    return sum(map(len, {*shared.texts.values(), *shared.functions.values()}))
+def _shared_inlined(before: Shared, numbered: bool) -> Shared:
+    """The same with inlined functions shared: first those that call no other one, then those that call these."""
+    texts = list(dict.fromkeys(before.texts.values()))
+    functions = functions_beside(texts, inlined=True)
+    kinds = {alike.kind for alike in functions_alike(functions)} if numbered else set()
+    found = shared_functions(texts, functions, LETTERS, kinds, before.functions)
+    after = Shared({text: found.texts[now] for text, now in before.texts.items()}, found.functions)
+    return after if found.functions == before.functions else _shared_inlined(after, numbered)
+
+
+def _letters(shared: Shared, steps: Sequence[Step]) -> int:
+    """Of the C of steps whose kernels have the ``shared`` texts."""
+    return sum(map(len, {*shared.texts.values(), *shared.functions.values()})) + LETTERS_OF_STEP * len(steps)
 
 
 def _with_texts(steps: Sequence[Step], shared: Shared) -> list[Step]:
@@ -295,5 +310,6 @@ def with_less_code(steps: list[Step], printer: Printer) -> tuple[list[Step], dic
         allowed.set_price([*joins, *_compactable(steps, joins, target), *beside])
         steps = _compacted(steps, allowed.affordable(joins), printer, allowed)
     steps = _joined(steps, printer, allowed)
-    long = sum(map(len, {s.made.text for s in steps})) > MOST_LETTERS
+    texts = [s.made.text for s in steps]
+    long = _letters(Shared(dict(zip(texts, texts, strict=True)), {}), steps) > MOST_LETTERS
     return _parted(steps, allowed, parts) if parts or (long and not printer.external) else (steps, {})
