@@ -46,8 +46,8 @@ def without_restrict(kernel: str) -> str:
 def with_one_text(shared: Shared) -> Shared:
     """Kernels whose functions that differ in numbers, or in ``MCC_RESTRICT``, have one text."""
     kinds: dict[tuple[str, ...], list[tuple[Function, Form]]] = {}
-    texts = list(shared.texts.values())
-    for function in [*functions_beside(texts), *whole_kernels(texts)]:
+    kernels = list(shared.texts.values())
+    for function in [*functions_beside(kernels), *whole_kernels(kernels)]:
         text = function.text.replace("MCC_RESTRICT ", "").replace(f"{function.name}(", f"{_ANY}(")
         form = form_of(text, floats=True, rows=True)
         kinds.setdefault(form.kind, []).append((function, form))

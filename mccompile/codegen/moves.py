@@ -1,10 +1,9 @@
 """The words of the copy template: the way elements go, and which lanes of which vectors make up another one.
 
-Worked example: a square of four vectors a, b, c, d of other elements than f32 is turned by weaving, twice, each
-vector of the first half with that of the second: a0 c0 a1 c1, a2 c2 a3 c3, b0 d0 b1 d1, ..., then a0 b0 c0 d0, ...
+Worked example: of two vectors of four lanes that take turns, the second vector of the run has
 
->>> [[swap[:3] for swap in stage] for stage in woven_square(4, 1)]
-[[(0, 0, 2), (2, 1, 3)], [(0, 0, 2)]]
+>>> weaving(4, 2, 1)
+[(0, 2), (1, 2), (0, 3), (1, 3)]
 """
 
 from __future__ import annotations
@@ -23,8 +22,6 @@ from mccompile.kernels.movement import Way, lanes_of, movement
 
 Place = tuple[int, int]
 """A vector and one of its lanes."""
-Swap = tuple[int, int, int, str]
-"""A vector of a stage, the two vectors of the stage before that it is made of, and which lanes it has of both."""
 
 
 @dataclass(frozen=True)
@@ -105,9 +102,14 @@ class Moves:
         sides = (self.x.view.axis_strides()[-1], down), (self.y.view.axis_strides()[-2], across)
         return [KernelContext.offset((e, 1)) for e, vectors in sides if varies([e]) and vectors > 1]
 
-    def stages(self, across: int) -> list[list[Swap]]:
-        """Of a square of which ``across`` vectors are wanted: the vectors that each stage makes."""
-        return (swapped_square if self._floats else woven_square)(self.lanes, across)
+    @property
+    def halvings(self) -> int:
+        """How often a vector can be halved."""
+        return self.lanes.bit_length() - 1
+
+    def in_turns(self, begin: int) -> str:
+        """The lanes of two vectors in turn, half of each from ``begin`` on."""
+        return ", ".join(f"{j}, {self.lanes + j}" for j in range(begin, begin + self.lanes // 2))
 
     def weaving(self, few: int, k: int) -> list[Place]:
         """What vector ``k`` of a run is made of, in which ``few`` vectors take turns."""
@@ -137,42 +139,6 @@ def joined(lanes: int, sources: Sequence[str], places: Sequence[Place]) -> str:
         value = f"__builtin_shufflevector({value}, {other}, {', '.join(map(str, picked))})"
         taken = list(range(lanes))
     return value
-
-
-def swapped_square(lanes: int, across: int) -> list[list[Swap]]:
-    """Pairs of vectors swap the odd blocks of one for the even blocks of the other, of 1, 2, 4 ... elements."""
-    wanted = list(range(across))
-    found: list[list[Swap]] = []
-    for d in (d for d in (8, 4, 2, 1) if d < lanes):
-        found.append([(i, i & ~d, i | d, _swap(lanes, d, i & d)) for i in wanted])
-        wanted = sorted({i & ~d for i in wanted} | {i | d for i in wanted})
-    return found[::-1]
-
-
-def _swap(lanes: int, block: int, odd: int) -> str:
-    """The lanes of two vectors that a vector has when odd blocks of the first are swapped for even ones of the
-    second: those of the first vector, or with ``odd`` of the second."""
-    first = [lanes + j - block if j & block else j for j in range(lanes)]
-    second = [lanes + j if j & block else j + block for j in range(lanes)]
-    return ", ".join(map(str, second if odd else first))
-
-
-def woven_square(lanes: int, across: int) -> list[list[Swap]]:
-    """A vector of each half of those there are becomes two, of which the lanes of both take turns. That is an
-    instruction for vectors of 16 bytes."""
-    half = lanes // 2
-    wanted = list(range(across))
-    found: list[list[Swap]] = []
-    for _ in range(half.bit_length()):
-        found.append([(i, i // 2, i // 2 + half, _turns(lanes, i % 2)) for i in wanted])
-        wanted = sorted({i // 2 for i in wanted} | {i // 2 + half for i in wanted})
-    return found[::-1]
-
-
-def _turns(lanes: int, second: int) -> str:
-    """The lanes of two vectors in turn: those of their first halves, or of their second ones."""
-    begin = second * lanes // 2
-    return ", ".join(f"{j}, {lanes + j}" for j in range(begin, begin + lanes // 2))
 
 
 def _pitch(stride: int, name: str) -> int | str:

@@ -245,8 +245,8 @@ def _turns_given(text: str) -> list[range]:
 def turns_asked(text: str, name: str) -> str:
     """What the name of a function that is shared says of its parameters.
 
-    >>> text = "MCC_INLINE void KERNEL_NAME_a(int32_t m, int32_t n)\\n{ MCC_UNROLL_FULLY\\n for (i = 0; i < n; ++i) {} }"
-    >>> turns_asked(text, "KERNEL_NAME_a")
+    >>> loop = "MCC_UNROLL_FULLY\\n for (i = 0; i < n; ++i) {}"
+    >>> turns_asked(f"MCC_INLINE void KERNEL_NAME_a(int32_t m, int32_t n)\\n{{ {loop} }}", "KERNEL_NAME_a")
     't1'
     """
     return "".join(f"t{place}" for place in _turns(text)[1].get(name, []))

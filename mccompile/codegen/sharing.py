@@ -173,8 +173,8 @@ def _calling(s: Step, one: Joined, values: tuple[int | str, ...], once: bool) ->
 LETTERS = 300
 """Of a function's text, which are worth that it is shared."""
 MOST_LETTERS = 280_000
-"""Of kernels and the steps that call them, beyond which functions that differ in numbers have one text, so that nobody
-has to take a file of more than 400 KB."""
+"""Of kernels and the steps that call them, beyond which functions that differ in numbers have one text, so that
+nobody has to take a file of more than 400 KB."""
 LETTERS_OF_STEP = 350
 """Of the call of a kernel and the names of its nodes."""
 MOST_NUMBERS = 24

@@ -11,6 +11,9 @@
 /* Keeps a register tile in a function of its own, where its accumulators have all registers. */
 #define MCC_NOINLINE __attribute__((noinline))
 
+/* A function whose arguments are constants in each of the tiles that it becomes part of. */
+#define MCC_INLINE static inline __attribute__((always_inline))
+
 /* gcc 12 hoists the loads of later steps until accumulators spill; clang does not. */
 #if defined(__clang__)
 #define MCC_BARRIER() ((void)0)
@@ -129,6 +132,35 @@ static inline mcc_vf mcc_vfma(mcc_vf a, mcc_vf b, mcc_vf c)
     return a * b + c;
 }
 
+/* Turns a square of 8 vectors: lane j of vector i becomes lane i of vector j. Vectors that lie 1, 2, 4 ...
+ * apart swap blocks of so many lanes: a0 a1 a2 a3 | b0 b1 b2 b3 | ... become a0 b0 a2 b2 | a1 b1 a3 b3 | ... at first.
+ *     */
+MCC_PLACE_CODE
+MCC_INLINE void mcc_vturn(mcc_vf *v)
+{
+    MCC_UNROLL_FULLY
+    for (int32_t i = 0; i < 4; ++i) {
+        const int32_t n = i * 2;
+        const mcc_vf w = v[n];
+        v[n] = __builtin_shufflevector(w, v[n + 1], 0, 8, 2, 10, 4, 12, 6, 14);
+        v[n + 1] = __builtin_shufflevector(w, v[n + 1], 1, 9, 3, 11, 5, 13, 7, 15);
+    }
+    MCC_UNROLL_FULLY
+    for (int32_t i = 0; i < 4; ++i) {
+        const int32_t n = i / 2 * 4 + i % 2;
+        const mcc_vf w = v[n];
+        v[n] = __builtin_shufflevector(w, v[n + 2], 0, 1, 8, 9, 4, 5, 12, 13);
+        v[n + 2] = __builtin_shufflevector(w, v[n + 2], 2, 3, 10, 11, 6, 7, 14, 15);
+    }
+    MCC_UNROLL_FULLY
+    for (int32_t i = 0; i < 4; ++i) {
+        const int32_t n = i / 4 * 8 + i % 4;
+        const mcc_vf w = v[n];
+        v[n] = __builtin_shufflevector(w, v[n + 4], 0, 1, 2, 3, 8, 9, 10, 11);
+        v[n + 4] = __builtin_shufflevector(w, v[n + 4], 4, 5, 6, 7, 12, 13, 14, 15);
+    }
+}
+
 /* to[i * pitch + n] = from[n * lane + i] for i below count and n below 8, as whole
  * vectors; zeros from the n behind `rows` on, of which nothing is read. */
 MCC_PLACE_CODE
@@ -137,7 +169,6 @@ static MCC_NOINLINE void mcc_vtranspose(
 {
     MCC_WRITES();
     mcc_vf v[8];
-    mcc_vf w;
     for (int32_t n = 0; n < 8; ++n) {
         v[n] = mcc_vset(0.0f);
     }
@@ -150,42 +181,7 @@ static MCC_NOINLINE void mcc_vtranspose(
             v[n] = mcc_vload_n(from + n * lane, count);
         }
     }
-    w = __builtin_shufflevector(v[0], v[4], 0, 1, 2, 3, 8, 9, 10, 11);
-    v[4] = __builtin_shufflevector(v[0], v[4], 4, 5, 6, 7, 12, 13, 14, 15);
-    v[0] = w;
-    w = __builtin_shufflevector(v[1], v[5], 0, 1, 2, 3, 8, 9, 10, 11);
-    v[5] = __builtin_shufflevector(v[1], v[5], 4, 5, 6, 7, 12, 13, 14, 15);
-    v[1] = w;
-    w = __builtin_shufflevector(v[2], v[6], 0, 1, 2, 3, 8, 9, 10, 11);
-    v[6] = __builtin_shufflevector(v[2], v[6], 4, 5, 6, 7, 12, 13, 14, 15);
-    v[2] = w;
-    w = __builtin_shufflevector(v[3], v[7], 0, 1, 2, 3, 8, 9, 10, 11);
-    v[7] = __builtin_shufflevector(v[3], v[7], 4, 5, 6, 7, 12, 13, 14, 15);
-    v[3] = w;
-    w = __builtin_shufflevector(v[0], v[2], 0, 1, 8, 9, 4, 5, 12, 13);
-    v[2] = __builtin_shufflevector(v[0], v[2], 2, 3, 10, 11, 6, 7, 14, 15);
-    v[0] = w;
-    w = __builtin_shufflevector(v[1], v[3], 0, 1, 8, 9, 4, 5, 12, 13);
-    v[3] = __builtin_shufflevector(v[1], v[3], 2, 3, 10, 11, 6, 7, 14, 15);
-    v[1] = w;
-    w = __builtin_shufflevector(v[4], v[6], 0, 1, 8, 9, 4, 5, 12, 13);
-    v[6] = __builtin_shufflevector(v[4], v[6], 2, 3, 10, 11, 6, 7, 14, 15);
-    v[4] = w;
-    w = __builtin_shufflevector(v[5], v[7], 0, 1, 8, 9, 4, 5, 12, 13);
-    v[7] = __builtin_shufflevector(v[5], v[7], 2, 3, 10, 11, 6, 7, 14, 15);
-    v[5] = w;
-    w = __builtin_shufflevector(v[0], v[1], 0, 8, 2, 10, 4, 12, 6, 14);
-    v[1] = __builtin_shufflevector(v[0], v[1], 1, 9, 3, 11, 5, 13, 7, 15);
-    v[0] = w;
-    w = __builtin_shufflevector(v[2], v[3], 0, 8, 2, 10, 4, 12, 6, 14);
-    v[3] = __builtin_shufflevector(v[2], v[3], 1, 9, 3, 11, 5, 13, 7, 15);
-    v[2] = w;
-    w = __builtin_shufflevector(v[4], v[5], 0, 8, 2, 10, 4, 12, 6, 14);
-    v[5] = __builtin_shufflevector(v[4], v[5], 1, 9, 3, 11, 5, 13, 7, 15);
-    v[4] = w;
-    w = __builtin_shufflevector(v[6], v[7], 0, 8, 2, 10, 4, 12, 6, 14);
-    v[7] = __builtin_shufflevector(v[6], v[7], 1, 9, 3, 11, 5, 13, 7, 15);
-    v[6] = w;
+    mcc_vturn(v);
     if (count == 8) {
         for (int32_t i = 0; i < 8; ++i) {
             mcc_vstore(to + i * pitch, v[i]);
@@ -296,9 +292,6 @@ static inline mcc_vf mcc_vfma(mcc_vf a, mcc_vf b, mcc_vf c)
 {
     return a * b + c;
 }
-
-/* A function whose arguments are constants in each of the tiles that it becomes part of. */
-#define MCC_INLINE static inline __attribute__((always_inline))
 
 /* p[0], p[2] .. p[14]. */
 MCC_PLACE_CODE
