@@ -8,18 +8,22 @@ The floats of the steps around the reference's own are computed by the nodes of 
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
 
 from mccompile.check.heads import rounds
+from mccompile.ir.dims import symbols
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ops.movement import Movement
 from mccompile.ops.reshape import Reshape
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
+_NUMBER = re.compile(r"\.\d+$")
+"""What a name ends with that is taken by another value."""
 ROUNDED = 1e-5
 """How far floats may be off that stand for a rounded number, relative to the largest."""
 
@@ -33,22 +37,50 @@ def standing_for(
 
         y = (q - 3) * 0.5, theirs q = [7, 4]; got y = [2.5, 0.5]    -> q, [8, 4], [2, 0.5]
     """
-    found = _from_rounded(v, imported, known) if v.dtype.is_float else None
-    if found is None:
+    if not v.dtype.is_float:
         return None
+    found = _from_rounded(v.name, imported, known)
+    copy = found is None  # one of another shape may have its name with a number, and more of it than ties tell
+    found = _from_rounded(_NUMBER.sub("", v.name), imported, known) if found is None else found
+    if found is None:
+        return _whole(v, got, theirs, known)
     q, chain = found
     want = theirs[q.name]
     info = np.iinfo(want.dtype)
     steps = [np.clip(want.astype(np.int64) + k, info.min, info.max).astype(want.dtype) for k in (0, -2, -1, 1, 2)]
     floats = [_through(chain, q, step, imported, extents) for step in steps]
     places = _places(chain, want)
-    if places is None or not floats[0].shape == places.shape == got.shape:
+    if places is None or floats[0].shape != places.shape or places.size != got.size:
+        return None
+    if copy:
+        floats, places = [f.reshape(got.shape) for f in floats], places.reshape(got.shape)
+    if places.shape != got.shape:
         return None
     apart = np.abs(np.stack(floats) - got)
     stands = np.choose(apart.argmin(axis=0), [step.reshape(-1)[places] for step in steps])
     near = apart.min(axis=0) <= 0.1 * np.abs(floats[3] - floats[2]) + ROUNDED * np.abs(floats[0]).max(initial=0.0)
+    if copy and np.count_nonzero(near & (stands == want.reshape(-1)[places])) * 100 < 99 * got.size:
+        return None
     strange = np.where(want > 0, info.min, info.max).astype(want.dtype).reshape(-1)[places]
     return q.name, back(np.where(near, stands, strange), places, want.shape), floats[0], places
+
+
+def _whole(
+    v: Value, got: Array, theirs: Mapping[str, Array], known: Set[str]
+) -> tuple[str, Array, Array, Array] | None:
+    """What floats stand for that are the rounded numbers themselves, less their zero point, for products of floats
+    (`integer-products`); the zero point is what most of them are apart.
+
+        theirs q = [7, 4, 6], q.whole = [5, 1, 3]    -> q, [8, 4, 6], [4, 1, 3]
+    """
+    name = v.name.rpartition(".whole")[0]
+    want = theirs.get(name)
+    if name not in known or want is None or want.shape != got.shape or want.dtype.kind not in "iu" or not got.size:
+        return None
+    zero = np.rint(np.median(want.astype(np.float64) - got))
+    info = np.iinfo(want.dtype)
+    stands = np.clip(np.rint(got + zero), info.min, info.max).astype(want.dtype)
+    return name, stands, (want - zero).astype(got.dtype), np.arange(want.size).reshape(want.shape)
 
 
 def back(array: Array, places: Array, shape: tuple[int, ...]) -> Array:
@@ -58,11 +90,12 @@ def back(array: Array, places: Array, shape: tuple[int, ...]) -> Array:
     return found.reshape(shape)
 
 
-def _from_rounded(v: Value, imported: Graph, known: Set[str]) -> tuple[Value, list[Node]] | None:
-    """The one of the ``known`` that a value is made of, by nodes that compute each element of one element and of
-    constants, or move them; and these nodes. Behind what is rounded and not among them nothing is told of others."""
+def _from_rounded(name: str, imported: Graph, known: Set[str]) -> tuple[Value, list[Node]] | None:
+    """The one of the ``known`` that the value of this name is made of, by nodes that compute each element of one
+    element and of constants, or move them; and these nodes. Behind what is rounded and not among them nothing is told
+    of others."""
     producers = {r: n for n in imported.nodes for r in n.results[:1]}
-    value = next((r for r in producers if r.name == v.name), None)
+    value = next((r for r in producers if r.name == name), None)
     chain: list[Node] = []
     while value is not None and (made := producers.get(value)) is not None:
         read = {o for o in made.operands if o is not None and o not in imported.constants}
@@ -101,14 +134,16 @@ def _places(chain: Sequence[Node], q: Array) -> Array | None:
 
 def carried(mask: Array, of: Value, name: str, nodes: Sequence[Node], extents: Mapping[str, int]) -> Array | None:
     """Where elements of a tensor, of which the mask tells some, lie in the one of that name, which is made of it
-    element by element, or by what moves it; None if it is made of it in another way, or not at all.
+    element by element, or by what moves it; None if it is made of it in another way, or not at all. Of tensors whose
+    extents are not among the ``extents``, but counted, nothing is told.
 
         q [0, 1], joined with [0, 0, 0]    -> [0, 1, 0, 0, 0]
     """
     masks = {of: mask}
     for node in nodes:
         read = [v for v in node.operands if v is not None]
-        if not any(v in masks for v in read):
+        counted = any(s.name not in extents for s in symbols(*(e for v in read for e in v.shape)))
+        if counted or not any(v in masks for v in read):
             continue
         own = [masks.get(v, np.zeros(v.type.at(extents).shape, bool)) for v in read]
         if node.op.elementwise is not None:

@@ -1,0 +1,80 @@
+"""What floats of an optimised graph stand for that have no name of the model's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from mccompile import driver
+from mccompile.check.standing import carried, standing_for
+from mccompile.driver import Options
+from mccompile.ir.graph import Value
+from mccompile.ir.graph_text import parse_graph
+from mccompile.ir.types import F32, TensorType
+from mccompile.ops.registry import lookup
+
+GRAPH = """graph @g(%q: i8[2,3]) {
+  %y = map(%q) {expr={(f32(x0) * 0.5)}} : f32[2,3]
+  return %y
+}"""
+THEIRS = {"q": np.array([[7, -4, 6], [1, 2, 3]], np.int8)}
+SURE = np.tile(THEIRS["q"], (50, 1))
+
+
+def test_whole_numbers_stand_for_what_was_rounded_less_its_zero_point() -> None:
+    """What is one step apart is told, and no zero point is looked for where shapes differ."""
+    graph = parse_graph(GRAPH, lookup)
+    got = (THEIRS["q"] - 2).astype(np.float32)
+    got[0, 0] += 1
+    found = standing_for(Value("q.whole", TensorType(F32, (2, 3))), got, graph, THEIRS, {"q"}, {})
+    assert found is not None
+    name, stands, floats, places = found
+    assert name == "q"
+    assert stands.tolist() == [[8, -4, 6], [1, 2, 3]]
+    assert floats.tolist() == (THEIRS["q"] - 2.0).tolist()
+    assert places.tolist() == [[0, 1, 2], [3, 4, 5]]
+    turned = Value("q.whole", TensorType(F32, (3, 2)))
+    assert standing_for(turned, got.T, graph, THEIRS, {"q"}, {}) is None
+    assert standing_for(turned, got, graph, THEIRS, set(), {}) is None
+
+
+@pytest.mark.parametrize(("wrong", "told"), [(1, True), (9, False)])
+def test_a_copy_of_another_shape_stands_for_it_where_ties_explain_what_differs(wrong: int, told: bool) -> None:
+    graph = parse_graph(GRAPH.replace("[2,3]", "[100,3]"), lookup)
+    got = (SURE * 0.5).astype(np.float32).reshape(300)
+    got[:wrong] += 0.5
+    found = standing_for(Value("y.2", TensorType(F32, (300,))), got, graph, {"q": SURE}, {"q"}, {})
+    assert (found is not None) == told
+    if found is not None:
+        name, stands, floats, _ = found
+        assert name == "q"
+        assert floats.shape == (300,)
+        assert np.argwhere(stands != SURE).tolist() == [[0, 0]]
+
+
+def test_nothing_is_carried_by_what_has_counted_extents(tmp_path: Path) -> None:
+    """As many indices are found as there are: no run is given their extent."""
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["d"]),
+        helper.make_node("NonZero", ["x"], ["i"]),
+        helper.make_node("Gather", ["d", "i"], ["g"]),
+        helper.make_node("Neg", ["d"], ["y"]),
+    ]
+    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [4]) for n in "xy")
+    g = helper.make_tensor_value_info("g", TensorProto.FLOAT, [1, "found"])
+    stored = [numpy_helper.from_array(np.float32(0.5), "s"), numpy_helper.from_array(np.int8(3), "z")]
+    graph = helper.make_graph(nodes, "g", [x], [g, y], stored)
+    path = tmp_path / "m.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    imported = driver.import_graph(path, Options(target="generic")).graph
+    q = next(v for n in imported.nodes for v in n.results if v.name == "q")
+    mask = np.array([True, False, False, True])
+    assert carried(mask, q, "g", imported.nodes, {}) is None
+    found = carried(mask, q, "y", imported.nodes, {})
+    assert found is not None
+    assert found.tolist() == mask.tolist()
