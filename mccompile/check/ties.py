@@ -19,7 +19,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from mccompile._dataclass import dataclass
 from mccompile.check.branches import computed
 from mccompile.check.compare import OF_NOISE
 from mccompile.check.heads import Sure, rounds, wrong_outputs
-from mccompile.check.reference import Judge, judge_of
+from mccompile.check.reference import Expected, judge_of
 from mccompile.check.standing import back, carried, standing_for
 from mccompile.driver import Compilation
 from mccompile.interface.tensors import MODELS_OWN, Interface
@@ -125,9 +125,15 @@ def explained(
     )  # fmt: skip
 
 
+class Computes(Protocol):
+    """What has, of inputs, all tensors that are rounded."""
+
+    def run(self, inputs: Mapping[str, Array]) -> Expected: ...
+
+
 def judge_layers(
-    imported: Graph, optimised: Graph, judge: Judge, inputs: Mapping[str, Array], interface: Interface = MODELS_OWN,
-    tie: float = TIE,
+    imported: Graph, optimised: Graph, judge: Computes, inputs: Mapping[str, Array],
+    interface: Interface = MODELS_OWN, tie: float = TIE,
 ) -> Ties:  # fmt: skip
     """Each layer of ``optimised`` on the operands that ``judge`` computes, against the real results of ``imported``.
 
@@ -139,7 +145,7 @@ def judge_layers(
     bits = expected.halves | {n for n, a in theirs.items() if n in rounded and a.dtype.kind not in "iu"}
     theirs = {name: a for name, a in theirs.items() if name not in bits}  # nor is bfloat16 a number of steps
     given = interface.model_inputs(inputs)
-    reals, nodes, outputs = _real_results(imported, theirs, given)
+    reals, nodes, outputs = real_results(imported, theirs, given)
     values: dict[Value, Array] = {}
     values |= {v: _narrow(inputs[v.name], v) for v in optimised.inputs}
     extents = optimised.extents_of(inputs)
@@ -193,7 +199,7 @@ def judge_layers(
             sure.values.add(v)
     if not wrong and not wrong_outputs(optimised, sure, values, theirs, outputs, outputs):
         return Ties(layers, elements, differing, ())
-    near_reals, _, near_outputs = _real_results(imported, theirs, given, wide=False)
+    near_reals, _, near_outputs = real_results(imported, theirs, given, wide=False)
     unsure = _unsure(theirs, near_reals, reals)
     left = [line for name, (beyond, line) in wrong.items() if beyond > OF_NOISE * unsure[name]]
     left += wrong_outputs(optimised, sure, values, theirs, outputs, near_outputs).values()
@@ -224,7 +230,7 @@ def _unsure(theirs: Mapping[str, Array], near: Mapping[str, Array], reals: Mappi
     return found
 
 
-def _real_results(
+def real_results(
     imported: Graph, theirs: Mapping[str, Array], inputs: Mapping[str, Array], wide: bool = True
 ) -> tuple[dict[str, Array], list[Node], dict[str, Array]]:
     """What is rounded, before it is: of the reference's own rounded tensors, in float64, or else as floats are of the
