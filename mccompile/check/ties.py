@@ -61,12 +61,14 @@ class Ties:
         layers: how many were compared, of ``elements`` together.
         differing: elements that are not the reference's: on the other side of a tie, unless ``wrong``.
         wrong: what is no tie, one line for each layer.
+        no_numbers: elements that are NaN before they are rounded, as 0 / 0 is: no integer is right.
     """
 
     layers: int
     elements: int
     differing: int
     wrong: tuple[str, ...]
+    no_numbers: int = 0
 
     @property
     def ok(self) -> bool:
@@ -76,16 +78,17 @@ class Ties:
         """One line."""
         if self.wrong:
             return f"{len(self.wrong)} of {self.layers} layers and outputs are wrong; first: {self.wrong[0]}"
+        no_numbers = f"; {self.no_numbers} are NaN before that, and any is right" if self.no_numbers else ""
         return (
             f"{self.layers} layers, fed with the reference's tensors, round right; {self.differing} of "
-            f"{self.elements} elements fall to the other side of a tie"
+            f"{self.elements} elements fall to the other side of a tie{no_numbers}"
         )
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for `json.dumps`."""
         return {
             "ok": self.ok, "layers": self.layers, "elements": self.elements, "differing": self.differing,
-            "wrong": list(self.wrong),
+            "wrong": list(self.wrong), "no_numbers": self.no_numbers,
         }  # fmt: skip
 
 
@@ -121,7 +124,7 @@ def explained(
         return None
     return Ties(
         layers, sum(t.elements for t in found), sum(t.differing for t in found),
-        tuple(w for t in found for w in t.wrong),
+        tuple(w for t in found for w in t.wrong), sum(t.no_numbers for t in found),
     )  # fmt: skip
 
 
@@ -146,6 +149,7 @@ def judge_layers(
     theirs = {name: a for name, a in theirs.items() if name not in bits}  # nor is bfloat16 a number of steps
     given = interface.model_inputs(inputs)
     reals, nodes, outputs = real_results(imported, theirs, given)
+    no_numbers = sum(int(np.isnan(a).sum()) for a in reals.values())
     values: dict[Value, Array] = {}
     values |= {v: _narrow(inputs[v.name], v) for v in optimised.inputs}
     extents = optimised.extents_of(inputs)
@@ -198,12 +202,12 @@ def judge_layers(
             values[v] = floats if floats is not None else _with_sign(want, v.dtype.numpy)
             sure.values.add(v)
     if not wrong and not wrong_outputs(optimised, sure, values, theirs, outputs, outputs):
-        return Ties(layers, elements, differing, ())
+        return Ties(layers, elements, differing, (), no_numbers)
     near_reals, _, near_outputs = real_results(imported, theirs, given, wide=False)
     unsure = _unsure(theirs, near_reals, reals)
     left = [line for name, (beyond, line) in wrong.items() if beyond > OF_NOISE * unsure[name]]
     left += wrong_outputs(optimised, sure, values, theirs, outputs, near_outputs).values()
-    return Ties(layers, elements, differing, tuple(left))
+    return Ties(layers, elements, differing, tuple(left), no_numbers)
 
 
 def _fault(array: Array, real: Array, allowed: float, asked: Array, whose: str = "") -> tuple[float, str] | None:
@@ -447,8 +451,8 @@ def _near_ties(
 
 
 def _is_tie(real: Array, tie: float) -> Array:
-    """Where real numbers may be rounded to either side."""
-    found: Array = np.abs(np.abs(real - np.floor(real)) - 0.5) <= tie - 0.5
+    """Where real numbers may be rounded to either side, or are none."""
+    found: Array = (np.abs(np.abs(real - np.floor(real)) - 0.5) <= tie - 0.5) | np.isnan(real)
     return found
 
 
