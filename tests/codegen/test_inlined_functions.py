@@ -12,7 +12,13 @@ import pytest
 
 import mccompile
 from mccompile.codegen.inlined_functions import with_one_text
-from mccompile.codegen.shared_functions import Shared, functions_alike, functions_beside, shared_functions
+from mccompile.codegen.shared_functions import (
+    Shared,
+    functions_alike,
+    functions_beside,
+    own_name,
+    shared_functions,
+)
 from mccompile.run.network import Network
 from mccompile.targets.target import strict_warnings
 from tests._skips import needs_tool
@@ -62,6 +68,47 @@ def test_what_differs_in_more_stays() -> None:
     assert with_one_text(shared) == shared
 
 
+ROWS = """MCC_PLACE_CODE
+static MCC_NOINLINE void KERNEL_NAME_%dx16(float *MCC_RESTRICT y0, int32_t m)
+{
+    MCC_WRITES();
+    mcc_vf acc[%d][2] = { { { 0.0f } } };
+    store(acc, y0, m, %d); /* %s */
+}
+"""
+
+
+def test_functions_of_one_kernel_that_differ_in_rows_have_one_text() -> None:
+    """Of the most rows: those that a function has not are never touched."""
+    kernel = "".join(ROWS % (rows, rows, rows, "x" * 900) for rows in (6, 4))
+    made = with_one_text(Shared({kernel: kernel}, {}))
+    ((name, text),) = made.functions.items()
+    assert name == "SHARED_0_6x16_any"
+    assert "mcc_vf acc[6][2] = { { { 0.0f } } };\n    store(acc, y0, m, n0);" in text
+    for rows in (6, 4):
+        assert f"KERNEL_NAME_{rows}x16(float *MCC_RESTRICT y0, int32_t m)\n{{" in made.texts[kernel]
+        assert f"    {name}(y0, m, {rows});\n}}" in made.texts[kernel]
+
+
+def test_whole_kernels_have_one_text() -> None:
+    """But those that call functions of their own."""
+    whole = """MCC_PLACE_CODE
+static void KERNEL_NAME(float *y0)
+{
+    MCC_WRITES();
+    y0[%d] = 0.5f; /* %s */
+}"""
+    kernels = [whole % (n, "x" * 900) for n in (3, 8)]
+    made = with_one_text(Shared({k: k for k in kernels}, {}))
+    assert list(made.functions) == ["SHARED_0_any"]
+    assert "MCC_INLINE void SHARED_0_any(float *y0, int32_t n0)" in made.functions["SHARED_0_any"]
+    for k, n in zip(kernels, (3, 8), strict=True):
+        body = f"{{\n    MCC_WRITES();\n    SHARED_0_any(y0, {n});\n}}"
+        assert made.texts[k].endswith(f"void KERNEL_NAME(float *y0)\n{body}")
+    callers = [k.replace("y0[", "KERNEL_NAME_part(y0)[") for k in kernels]
+    assert not with_one_text(Shared({k: k for k in callers}, {})).functions
+
+
 PART = """MCC_PLACE_CODE
 MCC_INLINE void KERNEL_NAME_part(float *y0)
 {
@@ -91,6 +138,20 @@ def test_inlined_functions_are_shared_and_then_what_calls_them() -> None:
     assert f"    {name}(y0, n0);" in both.functions["SHARED_1_tile"]
 
 
+def test_turns_that_a_shared_function_writes_out_stay_numbers_where_it_is_called() -> None:
+    """They are part of its name: functions that call it with others are not alike."""
+    part = PART.replace("float *y0", "float *y0, int32_t turns").replace("MCC_UNROLL", "MCC_UNROLL_FULLY") % 5
+    part = part.replace("i < 5", "i < turns")
+    kernel = part + KERNEL.replace("MCC_WRITES()", "KERNEL_NAME_part(y0, %d)")
+    kernels = [kernel % (n, n, "0.5f", n, "", n) for n in (3, 8)]
+    made = shared_functions(kernels, functions_beside(kernels, inlined=True), 1)
+    assert list(made.functions) == ["SHARED_0t1_part"]
+    tiles = functions_beside(list(made.texts.values()))
+    assert len(tiles) == 2
+    assert not functions_alike(tiles)
+    assert own_name("SHARED_0t1_part", "net_k2_conv") == "net_k2_conv_part"
+
+
 def products(m: Maker) -> str:
     x = m.input("x", [6, 40])
     for depth, width in ((40, 44), (44, 52), (52, 36)):
@@ -106,7 +167,20 @@ def windows(m: Maker) -> str:
     return x
 
 
-@pytest.mark.parametrize("network", [products, windows])
+def planes(m: Maker) -> str:
+    """Depthwise tiles, which call functions for lines; and reductions and copies, which are whole kernels."""
+    x = m.input("x", [1, 24, 21, 21])
+    for stride in (1, 2, 1):
+        x = m.node("Conv", [x, m.weight((24, 1, 3, 3))], group=24, pads=[1] * 4, strides=[stride] * 2)
+        x = m.node("Relu", [x])
+    small = m.node("AveragePool", [x], kernel_shape=[3, 3], strides=[2, 2])
+    for y in (x, small):
+        mean = m.node("ReduceMean", [m.node("Transpose", [y], perm=[0, 2, 3, 1])], axes=[2], keepdims=0)
+        x = m.node("Add", [x, m.node("ReduceMax", [mean], keepdims=1)])
+    return x
+
+
+@pytest.mark.parametrize("network", [products, windows, planes])
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
 def test_the_program_is_the_same(
     compiler: str, network: Callable[[Maker], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
