@@ -29,10 +29,10 @@ from mccompile.check.branches import computed
 from mccompile.check.compare import OF_NOISE
 from mccompile.check.heads import Sure, rounds, wrong_outputs
 from mccompile.check.reference import Expected, judge_of
+from mccompile.check.rounding import before_rounding, of_floats, zeros_of
 from mccompile.check.standing import back, carried, standing_for
 from mccompile.driver import Compilation
 from mccompile.interface.tensors import MODELS_OWN, Interface
-from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.types import I32, I64
 from mccompile.onnxio import tensor_names
@@ -150,6 +150,7 @@ def judge_layers(
     given = interface.model_inputs(inputs)
     reals, nodes, outputs = real_results(imported, theirs, given)
     no_numbers = sum(int(np.isnan(a).sum()) for a in reals.values())
+    zeros = zeros_of(imported, nodes)
     values: dict[Value, Array] = {}
     values |= {v: _narrow(inputs[v.name], v) for v in optimised.inputs}
     extents = optimised.extents_of(inputs)
@@ -195,8 +196,9 @@ def judge_layers(
             want, real, near = want[part], real[part], moved | near[part]
             differs = got != want
             layers, elements, differing = layers + 1, elements + got.size, differing + int(differs.sum())
-            fault = _fault(want, real, FAR, differs, " of the reference")
-            fault = _fault(got, real, tie, differs & ~near) if fault is None else fault
+            more = of_floats(real, zeros.get(name))
+            fault = _fault(want, real, FAR + more, differs, " of the reference")
+            fault = _fault(got, real, tie + more, differs & ~near) if fault is None else fault
             if fault is not None:
                 wrong[name] = fault[0], f"{v.name}: {fault[1]}"
             values[v] = floats if floats is not None else _with_sign(want, v.dtype.numpy)
@@ -210,17 +212,19 @@ def judge_layers(
     return Ties(layers, elements, differing, tuple(left), no_numbers)
 
 
-def _fault(array: Array, real: Array, allowed: float, asked: Array, whose: str = "") -> tuple[float, str] | None:
+def _fault(
+    array: Array, real: Array, allowed: Array, asked: Array, whose: str = ""
+) -> tuple[float, str] | None:
     """By how much more than ``allowed`` the results ``asked`` about are from the real ones at most, and the first of
     these; None if by none."""
     info = np.iinfo(array.dtype)
-    apart = np.abs(array.astype(np.float64) - np.clip(real, info.min, info.max))
-    bad = (apart > allowed) & asked
+    apart = np.abs(array.astype(np.float64) - np.clip(real, info.min, info.max)) - allowed
+    bad = (apart > 0) & asked
     if not bad.any():
         return None
     at = tuple(int(i) for i in np.argwhere(bad)[0])
     first = f"{array[at]}{whose} where {real[at]:.5f} is real, at {list(at)}"
-    return float(apart[bad].max()) - allowed, f"{first}; {int(bad.sum())} such"
+    return float(apart[bad].max()), f"{first}; {int(bad.sum())} such"
 
 
 def _unsure(theirs: Mapping[str, Array], near: Mapping[str, Array], reals: Mapping[str, Array]) -> dict[str, float]:
@@ -257,7 +261,7 @@ def real_results(
             if not rounds(v):
                 continue
             if step.taken is None:
-                before[v] = _before_rounding(node, values, got)
+                before[v] = before_rounding(node, values, got)
             else:
                 before[v] = before.get(step.taken[k], got.astype(np.float64))
             if v.name in theirs:
@@ -279,19 +283,6 @@ def _narrow(array: Array, v: Value) -> Array:
 def _stored(array: Array, v: Value) -> Array:
     """An array as a tensor has it: text as bytes."""
     return encoded(array, v.shape[-1]) if array.dtype == object else np.asarray(array)
-
-
-def _before_rounding(node: Node, values: Mapping[Value, Array], rounded: Array) -> Array:
-    """The real numbers that a node of an imported graph rounds; what it moves or picks is what it is."""
-    body = node.op.elementwise
-    if body is None or not isinstance(body, ex.Convert) or not body.operand.dtype.is_float:
-        return rounded.astype(np.float64)
-    inner = body.operand
-    for part in ex.distinct(inner):
-        if isinstance(part, ex.Apply) and part.fn == "rne":
-            inner = ex.replaced(inner, part, part.operands[0])
-    known = [values[v] for v in node.operands if v is not None]
-    return np.broadcast_to(ex.evaluate(inner, lambda i: known[i], wide=True).astype(np.float64), rounded.shape)
 
 
 def _shaped(array: Array, got: Array, turn: Sequence[int] | None = None) -> Array:

@@ -589,3 +589,28 @@ def test_what_is_no_number_before_it_is_rounded_has_no_right_answer(tmp_path: Pa
     assert found.ok, found.text()
     assert found.no_numbers == 4
     assert "4 are NaN before that" in found.text()
+
+
+@pytest.mark.parametrize(("off", "ok"), [(5e-5, True), (3e-4, False)])
+def test_floats_rounded_to_16_bits_may_be_off_as_floats_may_be(tmp_path: Path, off: float, ok: bool) -> None:
+    """A step of 16 bits is less than what the rule for floats allows, and transforms of convolutions need."""
+    rng = np.random.default_rng(0)
+    w = rng.normal(size=(8, 8, 3, 3)).astype(np.float32)
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"], pads=[1, 1, 1, 1]),
+        helper.make_node("QuantizeLinear", ["c", "s", "z"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["y"]),
+    ]
+    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [1, 8, 12, 12]) for n in "xy")
+    stored = [numpy_helper.from_array(np.float32(2e-3), "s"), numpy_helper.from_array(np.int16(99), "z")]
+    graph = helper.make_graph(nodes, "g", [x], [y], [*stored, numpy_helper.from_array(w, "w")])
+    path = tmp_path / "m.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), path)
+    compilation = driver.open_model(path, Options(target="generic"))
+    driver.optimize(compilation)
+    weights = next(v for v in compilation.graph.constants if v.type.rank == 4)
+    compilation.graph.constants[weights] = compilation.graph.array(weights) * np.float32(1 + off)
+    found = explained(path, compilation, [{"x": 10 * rng.normal(size=(1, 8, 12, 12)).astype(np.float32)}])
+    assert found is not None
+    assert found.ok == ok, found.text()
+    assert found.differing > 0

@@ -1,0 +1,57 @@
+"""Real numbers before they are rounded, and how far floats may have moved these.
+
+    q = u16(rne(c / 0.002) + 99), c = 64 of at most 65    -> 32,099 is real, and 4 more or less are right
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from mccompile.check.compare import limits
+from mccompile.check.heads import rounds
+from mccompile.ir import expr as ex
+from mccompile.ir.graph import Graph, Node, Value
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+OF_TRANSFORMS = 2e-5
+"""How far transforms of convolutions may move a result, as a share of the largest: Winograd's of 6 by 6."""
+
+
+def before_rounding(node: Node, values: Mapping[Value, Array], rounded: Array) -> Array:
+    """The real numbers that a node of an imported graph rounds; what it moves or picks is what it is."""
+    body = node.op.elementwise
+    if body is None or not isinstance(body, ex.Convert) or not body.operand.dtype.is_float:
+        return rounded.astype(np.float64)
+    inner = body.operand
+    for part in ex.distinct(inner):
+        if isinstance(part, ex.Apply) and part.fn == "rne":
+            inner = ex.replaced(inner, part, part.operands[0])
+    known = [values[v] for v in node.operands if v is not None]
+    return np.broadcast_to(ex.evaluate(inner, lambda i: known[i], wide=True).astype(np.float64), rounded.shape)
+
+
+def zeros_of(imported: Graph, nodes: Sequence[Node]) -> dict[str, float]:
+    """Of what floats are rounded to 16 bits, by name, the number of zero, if it is one for all channels."""
+    found = {}
+    for node in nodes:
+        others = [o for o in node.operands if o is not None and o in imported.constants]
+        if len(others) + 1 != len(node.operands) or not any(rounds(v) and v.dtype.nbytes == 2 for v in node.results):
+            continue
+        values = {o: imported.array(o).astype(np.float64) for o in others}
+        values |= {o: np.zeros(1) for o in node.operands if o is not None and o not in values}
+        zero = before_rounding(node, values, np.zeros(np.broadcast_shapes(*(a.shape for a in values.values()))))
+        if np.ptp(zero) == 0:
+            found[node.result.name] = float(zero.flat[0])
+    return found
+
+
+def of_floats(real: Array, zero: float | None) -> Array:
+    """How far floats may be off that are rounded to 16 bits, in steps: 32,000 may be 3 more or less, as the rule for
+    floats allows (`limits`), and any of them one, which the transforms of convolutions need."""
+    if zero is None:
+        return np.zeros(())
+    return np.asarray(limits(real - zero) + OF_TRANSFORMS * np.abs(real - zero).max(initial=0.0))
