@@ -32,8 +32,8 @@ def standing_for(
     v: Value, got: Array, imported: Graph, theirs: Mapping[str, Array], known: Set[str], extents: Mapping[str, int]
 ) -> tuple[str, Array, Array, Array] | None:
     """The one of the ``known`` that floats stand for, where the layer that rounds makes floats at once; what they say
-    that it is, two steps away at most, or else as wrong as may be; the reference's floats; and the place of each of
-    them there. None where they stand for none.
+    that it is, two steps away at most, or eight of 16 bits, or else as wrong as may be; the reference's floats; and
+    the place of each of them there. None where they stand for none.
 
         y = (q - 3) * 0.5, theirs q = [7, 4]; got y = [2.5, 0.5]    -> q, [8, 4], [2, 0.5]
     """
@@ -47,7 +47,10 @@ def standing_for(
     q, chain = found
     want = theirs[q.name]
     info = np.iinfo(want.dtype)
-    steps = [np.clip(want.astype(np.int64) + k, info.min, info.max).astype(want.dtype) for k in (0, -2, -1, 1, 2)]
+    # Floats may be off by more of the small steps of 16 bits.
+    reach = 2 if want.dtype.itemsize == 1 else 8
+    away = (0, *range(-reach, 0), *range(1, reach + 1))
+    steps = [np.clip(want.astype(np.int64) + k, info.min, info.max).astype(want.dtype) for k in away]
     floats = [_through(chain, q, step, imported, extents) for step in steps]
     places = _places(chain, want)
     if places is None or floats[0].shape != places.shape or places.size != got.size:
@@ -58,7 +61,7 @@ def standing_for(
         return None
     apart = np.abs(np.stack(floats) - got)
     stands = np.choose(apart.argmin(axis=0), [step.reshape(-1)[places] for step in steps])
-    near = apart.min(axis=0) <= 0.1 * np.abs(floats[3] - floats[2]) + ROUNDED * np.abs(floats[0]).max(initial=0.0)
+    near = apart.min(axis=0) <= 0.1 * np.abs(floats[reach + 1] - floats[reach]) + ROUNDED * np.abs(floats[0]).max(initial=0.0)
     if copy and np.count_nonzero(near & (stands == want.reshape(-1)[places])) * 100 < 99 * got.size:
         return None
     strange = np.where(want > 0, info.min, info.max).astype(want.dtype).reshape(-1)[places]
