@@ -61,7 +61,8 @@ def standing_for(
         return None
     apart = np.abs(np.stack(floats) - got)
     stands = np.choose(apart.argmin(axis=0), [step.reshape(-1)[places] for step in steps])
-    near = apart.min(axis=0) <= 0.1 * np.abs(floats[reach + 1] - floats[reach]) + ROUNDED * np.abs(floats[0]).max(initial=0.0)
+    step = np.abs(floats[reach + 1] - floats[reach])
+    near = apart.min(axis=0) <= 0.1 * step + ROUNDED * np.abs(floats[0]).max(initial=0.0)
     if copy and np.count_nonzero(near & (stands == want.reshape(-1)[places])) * 100 < 99 * got.size:
         return None
     strange = np.where(want > 0, info.min, info.max).astype(want.dtype).reshape(-1)[places]

@@ -1,5 +1,5 @@
-"""Functions beside kernels that differ in numbers alone, as one text that each of them has inlined with its numbers:
-the C is shorter, the machine code is what it was.
+"""Functions beside kernels, and kernels without such, that differ in numbers alone, as one text that each of them has
+inlined with its numbers: the C is shorter, the machine code is what it was.
 
 Worked example: of two kernels that have
 
@@ -14,7 +14,8 @@ and one with ``y0[i * 16]`` there is one text, of which the first kernel's is le
     static MCC_NOINLINE void KERNEL_NAME_tile(float *y0, int32_t i)
     { SHARED_0_tile_any(y0, i, 8); }
 
-The text has no ``MCC_RESTRICT``: compilers know of pointers what the functions say that it is inlined in.
+The text has no ``MCC_RESTRICT``: compilers know of pointers what the functions say that it is inlined in. Of tiles of
+6 and of 4 rows it has an array of 6: in a tile of 4 nothing touches the others, and they are in no register.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def without_restrict(kernel: str) -> str:
 
 
 def with_one_text(shared: Shared) -> Shared:
-    """Kernels whose functions that differ in numbers, or in ``MCC_RESTRICT``, have one text."""
+    """The same with one text for what differs in numbers, or in ``MCC_RESTRICT``."""
     kinds: dict[tuple[str, ...], list[tuple[Function, Form]]] = {}
     kernels = list(shared.texts.values())
     for function in [*functions_beside(kernels), *whole_kernels(kernels)]:

@@ -79,13 +79,14 @@ def functions_beside(kernels: Sequence[str], inlined: bool = False) -> list[Func
 
 def whole_kernels(kernels: Sequence[str]) -> list[Function]:
     """The functions of kernels that have no other beside them, or share those that they have."""
-    found = [(k, m) for k in dict.fromkeys(kernels) for m in [_KERNEL.search(k)] if m]
-    ends = [(k, m, k.index("{", closing(k, m.end()))) for k, m in found]
-    return [
-        Function(k, KERNEL_NAME, m.start(), closing(k, body + 1, "{}") + 1, inlined=False)
-        for k, m, body in ends
-        if KERNEL_NAME not in k[body:]
-    ]
+    found = list[Function]()
+    for kernel in dict.fromkeys(kernels):
+        if (m := _KERNEL.search(kernel)) is None:
+            continue
+        body = kernel.index("{", closing(kernel, m.end()))
+        if KERNEL_NAME not in kernel[body:]:
+            found.append(Function(kernel, KERNEL_NAME, m.start(), closing(kernel, body + 1, "{}") + 1, inlined=False))
+    return found
 
 
 def _functions(kernel: str, inlined: bool) -> Iterator[Function]:
