@@ -133,8 +133,7 @@ static inline mcc_vf mcc_vfma(mcc_vf a, mcc_vf b, mcc_vf c)
 }
 
 /* Turns a square of 8 vectors: lane j of vector i becomes lane i of vector j. Vectors that lie 1, 2, 4 ...
- * apart swap blocks of so many lanes: a0 a1 a2 a3 | b0 b1 b2 b3 | ... become a0 b0 a2 b2 | a1 b1 a3 b3 | ... at first.
- *     */
+ * apart swap blocks of so many lanes: a0 a1 a2 a3 | b0 b1 b2 b3 | ... become a0 b0 a2 b2 | a1 b1 a3 b3 | ... first. */
 MCC_PLACE_CODE
 MCC_INLINE void mcc_vturn(mcc_vf *v)
 {
