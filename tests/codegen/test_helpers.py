@@ -50,7 +50,8 @@ def test_a_helper_defines_its_name(target: str) -> None:
     for helper in helpers_of(resolve(target)).values():
         name = re.escape(helper.name)
         code = re.sub(r"/\*.*?\*/", "", helper.text, flags=re.DOTALL)
-        defined = rf"^#define {name}\b|^#include <{name}>|^\}} {name};|^typedef .*\b{name}\b|^static .*\b{name}\("
+        macro, type_ = rf"^#define {name}\b|^#include <{name}>", rf"^\}} {name};|^typedef .*\b{name}\b"
+        defined = rf"{macro}|{type_}|^(?:static|MCC_INLINE) .*\b{name}\("
         assert re.search(defined, code, re.MULTILINE), helper
 
 
