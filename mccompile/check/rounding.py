@@ -39,7 +39,9 @@ def zeros_of(imported: Graph, nodes: Sequence[Node]) -> dict[str, float]:
     found = {}
     for node in nodes:
         others = [o for o in node.operands if o is not None and o in imported.constants]
-        if len(others) + 1 != len(node.operands) or not any(rounds(v) and v.dtype.nbytes == 2 for v in node.results):
+        if node.op.elementwise is None or len(others) + 1 != len(node.operands):
+            continue
+        if not rounds(node.result) or node.result.dtype.nbytes != 2:
             continue
         values = {o: imported.array(o).astype(np.float64) for o in others}
         values |= {o: np.zeros(1) for o in node.operands if o is not None and o not in values}

@@ -1,0 +1,30 @@
+"""The number of zero of what is rounded to 16 bits, and how far floats may move it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mccompile.check.rounding import of_floats, zeros_of
+from mccompile.ir.graph_text import parse_graph
+from mccompile.ops.registry import lookup
+
+GRAPH = """graph @g(%x: f32[2,6]) {
+  %s = const [0.5, 0.25] : f32[2,1]
+  %q = map(%x, %s) {expr={i16((rne((x0 / x1)) + 99.0))}} : i16[2,6]
+  %b = map(%x) {expr={i8(rne(x0))}} : i8[2,6]
+  %v, %i = topk(%q) {k=2, axis=1} : i16[2,2], i64[2,2]
+  return %b, %v, %i
+}"""
+
+
+def test_zero_is_known_of_what_16_bits_are_made_of_by_elements() -> None:
+    """Not of bytes, which floats do not move by a step; nor of what picks elements."""
+    graph = parse_graph(GRAPH, lookup)
+    assert zeros_of(graph, graph.nodes) == {"q": 99.0}
+
+
+def test_how_far_floats_may_be_off_grows_with_the_channel_and_the_tensor() -> None:
+    real = np.array([[99.0, 10099.0], [199.0, 99.0]])
+    limits = of_floats(real, 99.0)
+    assert np.allclose(limits, [[0.01 + 0.01 + 0.2, 1 + 0.01 + 0.2]] * 2, atol=1e-9)
+    assert not of_floats(real, None).any()
