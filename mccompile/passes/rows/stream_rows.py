@@ -10,18 +10,17 @@ cost nothing are enough there.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import field
 
 from mccompile._dataclass import dataclass
-from mccompile.ir.dims import bound
-from mccompile.ir.graph import Graph, Node, Value
+from mccompile.ir.graph import Graph, Node
 from mccompile.kernels.model.costs import cheapest
 from mccompile.ops.concat import Concat
 from mccompile.ops.conv import Conv
 from mccompile.ops.slice import Slice
 from mccompile.passes.manager import Remarks
+from mccompile.passes.rows.alive import bytes_alive
 from mccompile.passes.rows.regions import Region, regions, working_bytes
 from mccompile.passes.rows.strips import Streamed, streamed
 from mccompile.targets.target import Target
@@ -36,13 +35,16 @@ CALL_CYCLES = 100
 ROOM = 0.75
 """What part of the second cache the rows between the operators of a region may take, with those around it."""
 WORTH = 0.975
-"""Strips must take less than this part of the cycles that the region takes as it is: each is more code."""
+"""Strips are faster where they take less than this part of the cycles that the region takes as it is."""
 FREE = 1.0
-"""The same of regions without which there is less alive at once, by `SAVED` at the least."""
+"""Strips that take more are not made."""
+SAVED_CYCLES = 0.01
+"""What part of the network's cycles is worth the code of strips without which as little is alive at once."""
 SAVED = 0.2
-"""What part of what is alive at once is worth the code of strips that save no time."""
-SAVED_BY_STEP = 12 << 10
-"""Bytes of it that each of their steps must save: a step is some 64 bytes of machine code."""
+"""What part of what is alive at once is worth the code of strips that save fewer."""
+SAVED_BY_STEP = 6 << 10
+"""Bytes of it that each of their steps must save, half of it where strips are faster: a step is some 64 bytes of
+machine code and 400 letters of C."""
 
 LITTLE = "that would hardly be faster, and little less would be alive at once"
 
@@ -54,51 +56,53 @@ def run(graph: Graph, remarks: Remarks, target: Target) -> int:
         return 0
     costs = _Costs(target, graph)
     cover = _best_cover(graph, costs)
-    alive = _alive(graph)
-    most = {region: max(alive[region.start : region.stop]) for region in cover}
-    covered = {i for region in cover for i in range(region.start, region.stop)}
-    left = max((size for i, size in enumerate(alive) if i not in covered), default=0)
-    free: dict[Region, int] = {}
+    found = {region: _strips(graph, region, costs) for region in cover if costs.least_part(region) <= WORTH}
+    chosen = set(_least_alive(graph, cover, found, costs))
+    for region, strips in found.items():
+        if not isinstance(strips, str) and strips.before - strips.after >= SAVED_CYCLES * costs.of(graph.nodes):
+            chosen.add(region)
     changes = 0
     for region in cover:
-        found: _Strips | str = LITTLE
-        if costs.least_part(region) <= WORTH or most[region] - left >= SAVED * most[region]:
-            found = _strips(graph, region, costs)
-        if not isinstance(found, str) and found.part <= WORTH:
-            changes += _adopt(graph, region, found, remarks)
-        elif not isinstance(found, str) and found.part <= FREE:
-            free[region] = len(found.graph.nodes) - len(graph.nodes)
+        strips = found.get(region, LITTLE)
+        if region in chosen:
+            again = _strips(graph, region, costs)
+            assert not isinstance(again, str)
+            changes += _adopt(graph, region, again, remarks)
+        elif isinstance(strips, str):
+            remarks.miss(_title(region), strips)
         else:
-            remarks.miss(_title(region), found if isinstance(found, str) else found.text)
-            left = max(left, most[region])
-    for region in sorted(free, key=lambda region: -most[region]):
-        found = LITTLE
-        if most[region] - left >= max(SAVED * most[region], SAVED_BY_STEP * free[region]):
-            found = _strips(graph, region, costs)
-        if isinstance(found, str):
-            remarks.miss(_title(region), found)
-        else:
-            changes += _adopt(graph, region, found, remarks)
+            remarks.miss(_title(region), strips.text if strips.part > FREE else LITTLE)
     return changes
 
 
-def _alive(graph: Graph) -> list[int]:
-    """Bytes of what is alive at each node; another shape of a value is not another value."""
-    whole: dict[Value, Value] = {}
-    for node in graph.nodes:
-        if node.op.keeps_order and node.operands[0] is not None:
-            whole[node.result] = whole.get(node.operands[0], node.operands[0])
-    spans: dict[Value, tuple[int, int]] = {}
-    for i, node in enumerate(graph.nodes):
-        for v in (*node.inputs, *node.results):
-            v = whole.get(v, v)
-            spans[v] = (spans.get(v, (i, i))[0], i)
-    change = [0] * (len(graph.nodes) + 1)
-    for v, (first, last) in spans.items():
-        if v not in graph.constants:
-            change[0 if v in graph.inputs else first] += bound(v.type.nbytes)
-            change[len(graph.nodes) if v in graph.outputs else last + 1] -= bound(v.type.nbytes)
-    return list(itertools.accumulate(change))[:-1]
+def _least_alive(
+    graph: Graph, cover: list[Region], found: dict[Region, _Strips | str], costs: _Costs
+) -> list[Region]:
+    """The regions of a cover whose strips together save most of what is alive at once, beyond what their code costs;
+    what is found out of others on the way goes into ``found``.
+
+    Worked example: 6 MB are alive in the first region, 5 in the second, 4 in what is left, and strips leave 2 of
+    each. The first in strips saves 1 MB, both 2 MB. Were there 6 MB in what is left, neither saved any.
+    """
+    alive = bytes_alive(graph)
+    most = {region: max(alive[region.start : region.stop]) for region in cover}
+    covered = {i for region in cover for i in range(region.start, region.stop)}
+    left = max((size for i, size in enumerate(alive) if i not in covered), default=0)
+    order = sorted(cover, key=lambda region: -most[region])
+    peaks = [most[region] for region in order] + [0]
+    before, price, count, gain = peaks[0], 0.0, 0, 0.0
+    for i, region in enumerate(order):
+        if before - left < SAVED * before or peaks[i] <= left:
+            break
+        strips = found.setdefault(region, _strips(graph, region, costs))
+        if isinstance(strips, str) or strips.part > FREE:
+            break
+        price += SAVED_BY_STEP * strips.steps * (0.5 if strips.part <= WORTH else 1.0)
+        left = max(left, strips.alive(region))
+        saved = before - max(left, peaks[i + 1])
+        if saved >= SAVED * before and saved - price > gain:
+            count, gain = i + 1, saved - price
+    return order[:count]
 
 
 def _best_cover(graph: Graph, costs: _Costs) -> list[Region]:
@@ -122,10 +126,12 @@ def _best_cover(graph: Graph, costs: _Costs) -> list[Region]:
 
 @dataclass(frozen=True)
 class _Strips:
-    """A graph with a region in strips of ``height`` rows, and the cycles of the region before and after."""
+    """A graph with a region in strips of ``height`` rows, ``steps`` nodes more than without, and the cycles of the
+    region before and after."""
 
     graph: Graph
     height: int
+    steps: int
     before: float
     after: float
 
@@ -133,6 +139,15 @@ class _Strips:
     def part(self) -> float:
         """Cycles of the strips, as a part of those of all rows at once."""
         return self.after / self.before
+
+    def alive(self, region: Region) -> int:
+        """The most bytes that are alive in the region when it is in strips; its result may lie over an operand that
+        nobody else reads, for the rows of one follow those of the other."""
+        first, nodes = region.nodes[0].operands[0], self.graph.nodes[region.stop + self.steps :]
+        assert first is not None
+        dies = first not in self.graph.outputs and not any(first in n.inputs for n in nodes)
+        shared = min(first.type.nbytes, region.result.type.nbytes) if dies else 0
+        return max(bytes_alive(self.graph)[region.start : region.stop + self.steps]) - shared
 
     @property
     def text(self) -> str:
@@ -154,7 +169,7 @@ def _strips(graph: Graph, region: Region, costs: _Costs) -> _Strips | str:
     before = costs.of(region.nodes) + costs.returns(region)
     old = set(graph.nodes)
     after = sum(costs.in_strips(n, other) for n in other.graph.nodes if n not in old)
-    return _Strips(other.graph, height, before, after)
+    return _Strips(other.graph, height, len(other.graph.nodes) - len(graph.nodes), before, after)
 
 
 def _adopt(graph: Graph, region: Region, strips: _Strips, remarks: Remarks) -> int:
