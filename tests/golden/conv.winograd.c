@@ -10,6 +10,22 @@
 
 /* conv 3x3 p1, step @0 (conv.winograd): x0 f32[1,8,8,8] nhwc, x1 weights f32[1,16,8,16] -> y0 f32[1,16,8,8] nhwc. */
 MCC_PLACE_CODE
+MCC_INLINE void net_k0_conv_points_of1(const mcc_vf *d, mcc_vf *r)
+{
+    r[0] = d[2] - d[0];
+    r[1] = d[1] + d[2];
+    r[2] = d[2] - d[1];
+    r[3] = d[3] - d[1];
+}
+
+MCC_PLACE_CODE
+MCC_INLINE void net_k0_conv_results_of1(const mcc_vf *d, mcc_vf *r)
+{
+    r[0] = d[0] + d[1] + d[2];
+    r[1] = d[1] + d[3] - d[2];
+}
+
+MCC_PLACE_CODE
 static MCC_NOINLINE void net_k0_conv_points(const float *x0, const float *zeros, float *MCC_RESTRICT v, int32_t q)
 {
     MCC_WRITES();
@@ -32,33 +48,31 @@ static MCC_NOINLINE void net_k0_conv_points(const float *x0, const float *zeros,
         {
             mcc_vf t[4][4];
             for (int32_t s = 0; s < 4; ++s) {
-                const mcc_vf d0 = mcc_vload(tap[0][s] + c);
-                const mcc_vf d1 = mcc_vload(tap[1][s] + c);
-                const mcc_vf d2 = mcc_vload(tap[2][s] + c);
-                const mcc_vf d3 = mcc_vload(tap[3][s] + c);
-                const mcc_vf r0 = d2 - d0;
-                const mcc_vf r1 = d1 + d2;
-                const mcc_vf r2 = d2 - d1;
-                const mcc_vf r3 = d3 - d1;
-                t[0][s] = r0;
-                t[1][s] = r1;
-                t[2][s] = r2;
-                t[3][s] = r3;
+                mcc_vf d[4];
+                mcc_vf sums[4];
+                MCC_UNROLL_FULLY
+                for (int32_t k = 0; k < 4; ++k) {
+                    d[k] = mcc_vload(tap[k][s] + c);
+                }
+                net_k0_conv_points_of1(d, sums);
+                MCC_UNROLL_FULLY
+                for (int32_t k = 0; k < 4; ++k) {
+                    t[k][s] = sums[k];
+                }
             }
             for (int32_t r = 0; r < 4; ++r) {
                 float *out = v + r * 1024 + c;
-                const mcc_vf d0 = t[r][0];
-                const mcc_vf d1 = t[r][1];
-                const mcc_vf d2 = t[r][2];
-                const mcc_vf d3 = t[r][3];
-                const mcc_vf r0 = d2 - d0;
-                const mcc_vf r1 = d1 + d2;
-                const mcc_vf r2 = d2 - d1;
-                const mcc_vf r3 = d3 - d1;
-                mcc_vstore(out, r0);
-                mcc_vstore(out + 256, r1);
-                mcc_vstore(out + 512, r2);
-                mcc_vstore(out + 768, r3);
+                mcc_vf d[4];
+                mcc_vf sums[4];
+                MCC_UNROLL_FULLY
+                for (int32_t k = 0; k < 4; ++k) {
+                    d[k] = t[r][k];
+                }
+                net_k0_conv_points_of1(d, sums);
+                MCC_UNROLL_FULLY
+                for (int32_t k = 0; k < 4; ++k) {
+                    mcc_vstore(out + k * 256, sums[k]);
+                }
             }
         }
     }
@@ -79,25 +93,31 @@ static MCC_NOINLINE void net_k0_conv_results_16(float *MCC_RESTRICT y0, float *M
             mcc_vf t[2][4];
             for (int32_t s = 0; s < 4; ++s) {
                 const float *in = scratch + m + s * 16 + c;
-                const mcc_vf d0 = mcc_vload(in);
-                const mcc_vf d1 = mcc_vload(in + 64);
-                const mcc_vf d2 = mcc_vload(in + 128);
-                const mcc_vf d3 = mcc_vload(in + 192);
-                const mcc_vf r0 = d0 + d1 + d2;
-                const mcc_vf r1 = d1 + d3 - d2;
-                t[0][s] = r0;
-                t[1][s] = r1;
+                mcc_vf d[4];
+                mcc_vf sums[2];
+                MCC_UNROLL_FULLY
+                for (int32_t k = 0; k < 4; ++k) {
+                    d[k] = mcc_vload(in + k * 64);
+                }
+                net_k0_conv_results_of1(d, sums);
+                MCC_UNROLL_FULLY
+                for (int32_t k = 0; k < 2; ++k) {
+                    t[k][s] = sums[k];
+                }
             }
             for (int32_t r = 0; r < 2; ++r) {
                 const int32_t h = oh + r;
-                const mcc_vf d0 = t[r][0];
-                const mcc_vf d1 = t[r][1];
-                const mcc_vf d2 = t[r][2];
-                const mcc_vf d3 = t[r][3];
-                const mcc_vf r0 = d0 + d1 + d2;
-                const mcc_vf r1 = d1 + d3 - d2;
-                mcc_vstore(&y0[h * 128 + ow * 16 + n + c], r0);
-                mcc_vstore(&y0[h * 128 + (ow + 1) * 16 + n + c], r1);
+                mcc_vf d[4];
+                mcc_vf sums[2];
+                MCC_UNROLL_FULLY
+                for (int32_t k = 0; k < 4; ++k) {
+                    d[k] = t[r][k];
+                }
+                net_k0_conv_results_of1(d, sums);
+                MCC_UNROLL_FULLY
+                for (int32_t k = 0; k < 2; ++k) {
+                    mcc_vstore(&y0[h * 128 + (ow + k) * 16 + n + c], sums[k]);
+                }
             }
         }
     }

@@ -73,13 +73,13 @@ def test_points_that_share_weights_come_last(m: int, r: int, s: int) -> None:
 def test_sums_are_the_matrices(m: int, r: int, s: int) -> None:
     """The lines of C that stand for a matrix, read in order; each name is given once."""
     for matrix in (filtering(m, r, s).bt, filtering(m, r, s).at):
-        values = {f"d{j}": Fraction(7 * j * j + 3, j + 2) for j in range(len(matrix[0]))}
+        values = {f"d[{j}]": Fraction(7 * j * j + 3, j + 2) for j in range(len(matrix[0]))}
         want = _times(matrix, list(values.values()))
         for line in sums(matrix, "r", "d"):
             assert line.name not in values
             values[line.name] = sum((c * values[n] for c, n in line.terms), Fraction(0))
             assert all(float(c) == c for c, _ in line.terms), "a coefficient that f32 rounds"
-        assert [values[f"r{i}"] for i in range(len(matrix))] == want
+        assert [values[f"r[{i}]"] for i in range(len(matrix))] == want
 
 
 def test_sums_share_halves() -> None:

@@ -162,11 +162,11 @@ class WinogradTile(Tile):
         return list(dict.fromkeys(self.vectors_of(a.size) for a in self.tiles_n(channels)))
 
     def input_sums(self, axis: int) -> tuple[Sum, ...]:
-        """``r0 ...``, the points, from ``d0 ...``, pixels along an axis."""
+        """``r[0] ...``, the points, from ``d[0] ...``, pixels along an axis."""
         return input_sums(self.outputs[axis], self.taps[axis], self.strides[axis])
 
     def output_sums(self, axis: int) -> tuple[Sum, ...]:
-        """``r0 ...``, results along an axis, from ``d0 ...``, products."""
+        """``r[0] ...``, results along an axis, from ``d[0] ...``, products."""
         return output_sums(self.outputs[axis], self.taps[axis], self.strides[axis])
 
 

@@ -8,14 +8,14 @@ element by element. Over two axes each matrix is applied along both. The constru
 (A. Lavin and S. Gray, "Fast Algorithms for Convolutional Neural Networks", 2015): polynomials are multiplied by their
 values at some points and at infinity. Points come in pairs p, -p, whose rows share the even and odd half of a sum.
 
-Worked example: F(2, 3) makes two results of three taps by 4 products instead of 6. Of d0 .. d3 the inputs' sums are
-r0 .. r3, and those times the filter's values at 0, 1, -1 and infinity are added up to the results.
+Worked example: F(2, 3) makes two results of three taps by 4 products instead of 6. Of d[0] .. d[3] the inputs'
+sums are r[0] .. r[3], and those times the filter's values at 0, 1, -1 and infinity are added up to the results.
 
 >>> f = filtering(2, 3)
 >>> def times(matrix, vector):
 ...     return [sum(a * b for a, b in zip(row, vector, strict=True)) for row in matrix]
->>> [f"{s.name} = {s.text}" for s in input_sums(2, 3, 1)]
-['r0 = d2 - d0', 'r1 = d1 + d2', 'r2 = d2 - d1', 'r3 = d3 - d1']
+>>> [s.line for s in input_sums(2, 3, 1)]
+['r[0] = d[2] - d[0];', 'r[1] = d[1] + d[2];', 'r[2] = d[2] - d[1];', 'r[3] = d[3] - d[1];']
 >>> d, g = [1, 2, 3, 4], [1, 10, 100]
 >>> products = [a * b for a, b in zip(times(f.g, g), times(f.bt, d), strict=True)]
 >>> len(products), list(map(int, times(f.at, products)))  # 1 + 20 + 300, 2 + 30 + 400
@@ -150,10 +150,14 @@ def amplification(outputs: int, taps: int, stride: int = 1) -> float:
 
 @dataclass(frozen=True)
 class Sum:
-    """A line of C: ``name`` is a sum of terms (coefficient, operand)."""
+    """A line of C: ``name``, an element of the result or a constant, is a sum of terms (coefficient, operand)."""
 
     name: str
     terms: tuple[tuple[Fraction, str], ...]
+
+    @property
+    def line(self) -> str:
+        return f"{'' if self.name.endswith(']') else 'const mcc_vf '}{self.name} = {self.text};"
 
     @property
     def text(self) -> str:
@@ -178,20 +182,20 @@ def _times(factor: Fraction, operand: str) -> str:
 
 @functools.cache
 def input_sums(outputs: int, taps: int, stride: int) -> tuple[Sum, ...]:
-    """``r0 ...``, the points of F(outputs, taps), from ``d0 ...``, inputs."""
+    """``r[0] ...``, the points of F(outputs, taps), from ``d[0] ...``, inputs."""
     return sums(filtering(outputs, taps, stride).bt, "r", "d")
 
 
 @functools.cache
 def output_sums(outputs: int, taps: int, stride: int) -> tuple[Sum, ...]:
-    """``r0 ...``, the results of F(outputs, taps), from ``d0 ...``, products."""
+    """``r[0] ...``, the results of F(outputs, taps), from ``d[0] ...``, products."""
     return sums(filtering(outputs, taps, stride).at, "r", "d")
 
 
 def sums(matrix: Matrix, result: str, operand: str) -> tuple[Sum, ...]:
-    """``result0 ...`` as ``matrix`` times ``operand0 ...``: rows of equal magnitudes share their halves."""
+    """``result[0] ...`` as ``matrix`` times ``operand[0] ...``: rows of equal magnitudes share their halves."""
     lines: list[Sum] = []
-    names = [f"{operand}{j}" for j in range(len(matrix[0]))]
+    names = [f"{operand}[{j}]" for j in range(len(matrix[0]))]
     columns = list(map(list, zip(*matrix, strict=True)))
     for j, k in _paired_columns(columns):
         both, apart = f"{operand}{j}p{k}", f"{operand}{j}m{k}"
@@ -203,14 +207,13 @@ def sums(matrix: Matrix, result: str, operand: str) -> tuple[Sum, ...]:
     rows = [list(row) for row in zip(*columns, strict=True)]
     i = 0
     while i < len(rows):
-        name = f"{result}{i}"
         if i + 1 < len(rows) and _paired_rows(rows[i], rows[i + 1]):
             even = [a if a == b else Fraction(0) for a, b in zip(rows[i], rows[i + 1], strict=True)]
             odd = [a if a != b else Fraction(0) for a, b in zip(rows[i], rows[i + 1], strict=True)]
-            lines += _halves(f"{result}{i}", f"{result}{i + 1}", _terms(even, names), _terms(odd, names))
+            lines += _halves(result, i, _terms(even, names), _terms(odd, names))
             i += 2
         else:
-            lines.append(Sum(name, _terms(rows[i], names)))
+            lines.append(Sum(f"{result}[{i}]", _terms(rows[i], names)))
             i += 1
     return tuple(lines)
 
@@ -250,21 +253,22 @@ def _agreement(a: Sequence[Fraction], b: Sequence[Fraction]) -> tuple[int, int]:
 
 
 def _halves(
-    first: str, second: str, even: tuple[tuple[Fraction, str], ...], odd: tuple[tuple[Fraction, str], ...]
+    result: str, i: int, even: tuple[tuple[Fraction, str], ...], odd: tuple[tuple[Fraction, str], ...]
 ) -> list[Sum]:
-    """``first = even + odd`` and ``second = even - odd``; each half is computed once."""
+    """``result[i] = even + odd`` and ``result[i + 1] = even - odd``; each half is computed once."""
     lines: list[Sum] = []
     halves = []
     for half, terms in (("e", even), ("o", odd)):
         factor = terms[-1][0]
         if len(terms) > 1:
-            name = f"{half}{first}"
+            name = f"{half}{i}"
             lines.append(Sum(name, tuple((c / factor, n) for c, n in terms)))
         else:
             name = terms[0][1]
         halves.append((factor, name))
     (fe, e), (fo, o) = halves
-    return [*lines, Sum(first, ((fe, e), (fo, o))), Sum(second, ((fe, e), (-fo, o)))]
+    both = (Sum(f"{result}[{i}]", ((fe, e), (fo, o))), Sum(f"{result}[{i + 1}]", ((fe, e), (-fo, o))))
+    return [*lines, *both]
 
 
 def _terms(row: Sequence[Fraction], names: Sequence[str]) -> tuple[tuple[Fraction, str], ...]:
