@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from typing import ClassVar
 
 from mccompile._dataclass import dataclass
 from mccompile.codegen.extents import GivenExtent
@@ -98,6 +99,11 @@ class Step:
         return "\n".join([*begin, f"if ({all_of(self.when)}) {{", self._always, "}"])
 
     @property
+    def letters(self) -> int:
+        """Of what is printed of it."""
+        return len(self.comment) + len(self.statement)
+
+    @property
     def _always(self) -> str:
         """The step with its hooks: one macro of mcc.h, and a trace of each further result."""
         result, *others = self.traced
@@ -144,6 +150,37 @@ class Repeat:
     def checked(self) -> bool:
         """Whether something in it answers a status."""
         return any(s.checked for s in self.inside)
+
+
+@dataclass(frozen=True)
+class StepOfSeries:
+    """One statement of a loop over a series of steps: the number and the comment of the step of the first turn."""
+
+    number: int
+    comment: str
+    statement: str
+
+
+@dataclass(frozen=True)
+class Series:
+    """``times`` turns of ``count`` steps each, from ``number`` on, which differ in where their operands lie: ``rows``
+    of a table say that of each turn, behind the beginnings of which of the ``bases`` "a" and "w", and ``firsts``
+    which its first step is."""
+
+    number: int
+    count: int
+    times: int
+    steps: tuple[StepOfSeries, ...]
+    rows: tuple[tuple[str, ...], ...]
+    bases: frozenset[str]
+    firsts: tuple[str, ...]
+    checked: ClassVar[bool] = False
+
+    @property
+    def what(self) -> str:
+        """The steps in a few words."""
+        last = self.number + self.count * self.times - 1
+        return f"@{self.number}-@{last}: {self.times} turns of {self.count} step{'' if self.count == 1 else 's'}"
 
 
 @dataclass(frozen=True)
@@ -209,7 +246,7 @@ class ModelFacts:
     arenas: list[Arena]
     weights: list[Member]
     steps: list[Step]
-    body: list[Step | Repeat]
+    body: list[Step | Repeat | Series]
     needs: Needs
     kernels: list[KernelText]
     kernels_header: str
@@ -252,6 +289,16 @@ class ModelFacts:
     def loops(self) -> list[Repeat]:
         """The outermost ones: each is a function."""
         return [s for s in self.body if isinstance(s, Repeat)]
+
+    @property
+    def series(self) -> list[Series]:
+        """What has a table each."""
+        return [s for s in self.body if isinstance(s, Series) and s.rows]
+
+    @property
+    def bases(self) -> frozenset[str]:
+        """Behind the beginnings of which locals the tables say that operands lie."""
+        return frozenset().union(*(s.bases for s in self.series))
 
     @property
     def arena_arguments(self) -> str:

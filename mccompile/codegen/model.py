@@ -21,6 +21,7 @@ from mccompile.codegen.facts import (
     ModelFacts,
     Needs,
     Repeat,
+    Series,
     Shared,
     Step,
     Trusted,
@@ -29,10 +30,12 @@ from mccompile.codegen.facts import (
 from mccompile.codegen.helpers import preamble
 from mccompile.codegen.kernels import Invocation, KernelPool, render_kernels
 from mccompile.codegen.long_sums import LongSums
-from mccompile.codegen.names import comment, label, unique_identifiers
+from mccompile.codegen.names import MAX_IDENTIFIER, SHORT_IDENTIFIER, comment, label, unique_identifiers
 from mccompile.codegen.ports import Port, ports
+from mccompile.codegen.series import Place, PlainCall, with_series
+from mccompile.codegen.sharing import LETTERS_OF_STEP, MOST_LETTERS
 from mccompile.interface.tensors import MODELS_OWN, Interface
-from mccompile.ir.dims import maximum, may_be_none, minimum
+from mccompile.ir.dims import Dim, maximum, may_be_none, minimum
 from mccompile.ir.kernel import Call, Condition, Fill
 from mccompile.ir.kernel_text import print_program
 from mccompile.ir.parts import Parts
@@ -185,6 +188,26 @@ def _call_text(call: Invocation, places: dict[Buffer, str], number: Number) -> s
     return f"{call.kernel.name}({', '.join([*pointers, *numbers])})"
 
 
+def _plain(call: Invocation, step: Step, places: dict[Buffer, str]) -> PlainCall | None:
+    """The call of a step as a loop could make it, which looks operands up; None for one that is more than a call."""
+    if call.kernel is None or call.step.loops or step.when or step.checked or step.before or _parts(call):
+        return None
+    numbers = tuple(n if isinstance(n, str) else str(n) for n in call.numbers)
+    if any(isinstance(n, Dim) for n in (*call.numbers, *map(_place, call.pointers))):
+        return None
+    operands = tuple(_looked_up(v.buffer, _place(v), places) for v in call.pointers)
+    written = dict.fromkeys(v.buffer for v in _results(call.step))
+    traced = tuple((_looked_up(b, 0, places), b.nbytes) for b in written)
+    return PlainCall(call.kernel.name, operands, numbers, traced)
+
+
+def _looked_up(b: Buffer, at: int, places: dict[Buffer, str]) -> Place:
+    """Element ``at`` of a buffer."""
+    c = places[b] + (f" + {at}" if at else "")
+    local, _, member = places[b].partition("->")
+    return Place(c, local, member, at * b.type.dtype.nbytes) if local in ("a", "w") else Place(c)
+
+
 def _shared(
     number: int, call: Invocation, about: str, places: dict[Buffer, str], held: Mapping[str, str], arenas: list[Arena]
 ) -> Shared | None:
@@ -311,7 +334,10 @@ def model_facts(
     """
     pool = pool or KernelPool(program.name)
     kernels, calls = render_kernels(program, target, pool)
-    ids = unique_identifiers((b.name for b in program.module.buffers), taken=("end_",), short=True, members=True)
+    long = sum(len(k.text) for k in kernels) + LETTERS_OF_STEP * len(calls) > MOST_LETTERS
+    names = (b.name for b in program.module.buffers)
+    most = SHORT_IDENTIFIER if long else MAX_IDENTIFIER
+    ids = unique_identifiers(names, taken=("end_",), short=True, members=True, most=most)
     ids |= {kept.name: ids[given.name] for kept, given in program.module.state.items()}
     weights, total = _weight_members(program, ids)
     tensors = tuple(
@@ -340,6 +366,10 @@ def model_facts(
     arenas = _arenas(program, ids)
     functions = (_shared(s.number, c, s.comment, places, held, arenas) for s, c in zip(steps, calls, strict=True))
     tree, nest = _Tree(steps, calls, places, held, arenas), nested(list(program.body.linear()))
+    body: list[Step | Repeat | Series] = [*tree.items(nest)]
+    if long and not stepwise:
+        plain = {s.number: _plain(c, s, places) for s, c in zip(steps, calls, strict=True)}
+        body = with_series(program.name, tree.items(nest), plain)
     uses = frozenset() if pool.external else frozenset().union(*(k.uses for k in kernels))
     tables = () if pool.external else tuple(table for k in kernels for table in k.tables)
     before = preamble(uses, target, tables)
@@ -364,7 +394,7 @@ def model_facts(
         arenas=arenas,
         weights=weights,
         steps=steps,
-        body=tree.items(nest),
+        body=body,
         needs=tree.needs(item for item in nest if not isinstance(item, Turns)),
         kernels=[KernelText(k.kernel, pool.comment(k), k.text.rstrip()) for k in kernels],
         kernels_header=f"{pool.prefix}_kernels.h" if pool.external else "",

@@ -64,6 +64,8 @@ systems have another meaning for."""
 
 MAX_IDENTIFIER: Final = 40
 """With prefix and number still among the 63 characters that C99 compilers tell apart."""
+SHORT_IDENTIFIER: Final = 28
+"""Of members in long programs."""
 MAX_COMMENT: Final = 300
 MAX_LABEL: Final = 60
 """Of a name in a comment; longer ones are shown by their own part."""
@@ -73,10 +75,10 @@ MAX_STRING_BYTES: Final = 2000
 """Of a name in a string literal; C99 compilers need to take no more than 4095 characters."""
 
 
-def identifier(name: str) -> str:
-    """``name`` with every other character as ``_``, cut to `MAX_IDENTIFIER`; a ``_`` ends keywords and macros."""
+def identifier(name: str, most: int = MAX_IDENTIFIER) -> str:
+    """``name`` with every other character as ``_``, cut to ``most``; a ``_`` ends keywords and macros."""
     text = re.sub(r"\W", "_", name, flags=re.ASCII)
-    text = re.sub(r"__+", "_", text).strip("_")[:MAX_IDENTIFIER].strip("_") or "t"
+    text = re.sub(r"__+", "_", text).strip("_")[:most].strip("_") or "t"
     if text[0].isdigit():
         text = "t" + text
     return text + "_" if text in _KEYWORDS or _MACRO.fullmatch(text) else text
@@ -131,10 +133,11 @@ def _path(name: str) -> tuple[str, ...]:
 
 
 def unique_identifiers(
-    names: Iterable[str], taken: Iterable[str] = (), short: bool = False, members: bool = False
-) -> dict[str, str]:
-    """An identifier for each name, duplicates numbered in order; with ``short`` it is made of `own_parts`; as
-    ``members`` they stand alone in a header, where they are no macros of what is included before.
+    names: Iterable[str], taken: Iterable[str] = (), short: bool = False, members: bool = False,
+    most: int = MAX_IDENTIFIER,
+) -> dict[str, str]:  # fmt: skip
+    """An identifier of ``most`` characters for each name, duplicates numbered in order; with ``short`` it is made of
+    `own_parts`; as ``members`` they stand alone in a header, where they are no macros of what is included before.
 
     They differ in more than upper and lower case, for macros are made of them.
     """
@@ -143,7 +146,7 @@ def unique_identifiers(
     own = own_parts(names) if short else {}
     table: dict[str, str] = {}
     for name in names:
-        base = identifier(own.get(name, name))
+        base = identifier(own.get(name, name), most)
         base += "_" if members and _ARDUINO.fullmatch(base) else ""
         text, n = base, 1
         while text.lower() in used:

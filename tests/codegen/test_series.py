@@ -1,0 +1,124 @@
+"""Steps that come again with other operands: one loop over a table of these, in long programs."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import mccompile
+from mccompile.codegen import model, series
+from mccompile.codegen.series import Recurring, recurring
+from tests.support.harness import SANITIZERS, SPLIT, build
+from tests.support.judge import plain_session
+from tests.support.runs import compare
+
+WIDTH, LAYERS = 16, 6
+
+
+def _layers(layers: int = LAYERS) -> onnx.ModelProto:
+    """Products by weights of their own and softmaxes in turn, of which each adds what the layer began with; what the
+    layers give is read in two halves."""
+    r = np.random.default_rng(0)
+    weights = {f"w{i}": r.standard_normal((WIDTH, WIDTH)).astype(np.float32) for i in range(layers)}
+    sizes = np.array([WIDTH // 2, WIDTH // 2])
+    nodes, last = [], "x"
+    for i in range(layers):
+        nodes += [
+            helper.make_node("MatMul", [last, f"w{i}"], [f"m{i}"]),
+            helper.make_node("Softmax", [f"m{i}"], [f"s{i}"], axis=-1),
+            helper.make_node("Add", [f"s{i}", last], [f"y{i}"]),
+            helper.make_node("Split", [f"y{i}", "sizes"], [f"a{i}", f"b{i}"], axis=1),
+            helper.make_node("CumSum", [f"a{i}", "axis"], [f"c{i}"]),
+            helper.make_node("CumSum", [f"b{i}", "axis"], [f"d{i}"]),
+            helper.make_node("Concat", [f"d{i}", f"c{i}"], [f"z{i}"], axis=1),
+        ]
+        last = f"z{i}"
+    constants = {**weights, "sizes": sizes, "axis": np.array(0)}
+    graph = helper.make_graph(
+        nodes, "layers", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [4, WIDTH])],
+        [helper.make_tensor_value_info(last, TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(a, n) for n, a in constants.items()],
+    )  # fmt: skip
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+@pytest.fixture
+def long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every program is a long one."""
+    monkeypatch.setattr(model, "MOST_LETTERS", 0)
+    monkeypatch.setattr(series, "LEAST_LETTERS", 200)
+    monkeypatch.setattr(series, "STEP_LETTERS", 0)
+
+
+OPTIONS = [
+    {"target": "generic"}, {"target": "generic", "opt_level": "O0"}, {"target": "native"},
+    {"target": "native", "opt_level": "Os"}, {"target": "native", "threads": 2}, {"target": "native", "io": "caller"},
+    {"target": "native", "stepwise": True},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.usefixtures("long")
+def test_layers_in_a_loop(tmp_path: Path, options: dict[str, object]) -> None:
+    feeds = [{"x": np.random.default_rng(i).standard_normal((4, WIDTH)).astype(np.float32)} for i in range(2)]
+    compare(_layers(), tmp_path, feeds, rtol=1e-5, atol=1e-5, **options)
+    text = (tmp_path / "out" / "net.c").read_text()
+    assert ("_turns" in text) != options.get("stepwise", False)
+
+
+@pytest.mark.usefixtures("long")
+def test_a_turn_finds_its_operands_by_their_names(tmp_path: Path) -> None:
+    onnx.save(_layers(), tmp_path / "net.onnx")
+    mccompile.compile(tmp_path / "net.onnx", tmp_path / "out", target="generic")
+    text = (tmp_path / "out" / "net.c").read_text()
+    table = re.search(r"_turns\d+\[(\d)\]\[\d+\] = \{\n(.*?)\n\};", text, re.DOTALL)
+    assert table is not None
+    assert int(table[1]) >= LAYERS - 2
+    for i in range(2, LAYERS - 1):
+        assert f"IN_W(w{i}" in table[2]
+    assert len(re.findall(r"\n +MCC_STEP", text)) < 5 * LAYERS
+
+
+def test_short_programs_have_a_line_for_each_step(tmp_path: Path) -> None:
+    onnx.save(_layers(), tmp_path / "net.onnx")
+    mccompile.compile(tmp_path / "net.onnx", tmp_path / "out", target="generic")
+    assert "_turns" not in (tmp_path / "out" / "net.c").read_text()
+
+
+@pytest.mark.usefixtures("long")
+def test_guards_lie_between_tensors_of_series_too(tmp_path: Path) -> None:
+    feeds = [{"x": np.random.default_rng(i).standard_normal((4, WIDTH)).astype(np.float32)} for i in range(2)]
+    onnx.save(_layers(), tmp_path / "layers.onnx")
+    mccompile.compile(tmp_path / "layers.onnx", tmp_path / "out", target="generic")
+    assert "_turns" in (tmp_path / "out" / "layers.c").read_text()
+    session = plain_session((tmp_path / "layers.onnx").read_bytes())
+    for got, feed in zip(build(tmp_path / "out", [*SANITIZERS, SPLIT]).run("low", feeds), feeds, strict=True):
+        (want,) = session.run(None, feed)
+        np.testing.assert_allclose(next(iter(got.values())), want, rtol=1e-5, atol=1e-5)
+
+
+def test_what_saves_most_is_chosen_first() -> None:
+    forms = [0, 0, 1, 0, 0, 1, 0, 0, 1, 2, 3, 3, 3, 4]
+    assert recurring(forms, [100] * len(forms), 200) == [Recurring(0, 3, 3), Recurring(10, 1, 3)]
+    assert recurring(forms, [100] * len(forms), 500) == [Recurring(0, 3, 3)]
+    assert recurring(forms, [100] * len(forms), 700) == []
+    assert recurring([], [], 0) == []
+
+
+def test_a_stretch_that_something_better_takes_a_part_of_is_looked_through_again() -> None:
+    forms = [5, 5, 5, 5, 0, 1, 0, 1, 0, 1, 0, 1, 1, 1, 1]
+    assert recurring(forms, [100] * len(forms), 200) == [Recurring(0, 1, 4), Recurring(4, 2, 4), Recurring(12, 1, 3)]
+
+
+def test_long_programs_are_looked_through_in_time() -> None:
+    forms = np.random.default_rng(0).integers(0, 4, 10_000).tolist()
+    begin = time.process_time()
+    found = recurring(forms, [400] * len(forms), 1500)
+    assert time.process_time() - begin < 5
+    assert all(forms[c.first + i] == forms[c.first + i % c.count] for c in found for i in range(c.count * c.times))
