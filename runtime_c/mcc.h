@@ -268,7 +268,8 @@ uint32_t mcc_blob_dim(const mcc_blob_tensor *t, uint32_t axis);
  *     #define MCC_PROFILE_BEGIN(step)     (my_cycles[(step)] -= DWT->CYCCNT)
  *     #define MCC_PROFILE_END(step)       (my_cycles[(step)] += DWT->CYCCNT)
  *
- * MCC_TRACE(step, ptr, bytes)  after a step, once per result: its address and size
+ * MCC_TRACE(step, ptr, bytes)  after a step, once per result: its address and size; step is a number, or where steps
+ *                              of a long program are a loop, an expression
  * MCC_PROFILE_BEGIN(step)      before a step
  * MCC_PROFILE_END(step)        after a step, before its MCC_TRACE
  * Each is used as a statement, followed by a semicolon. */

@@ -367,7 +367,7 @@ def model_facts(
     functions = (_shared(s.number, c, s.comment, places, held, arenas) for s, c in zip(steps, calls, strict=True))
     tree, nest = _Tree(steps, calls, places, held, arenas), nested(list(program.body.linear()))
     body: list[Step | Repeat | Series] = [*tree.items(nest)]
-    if long and not stepwise:
+    if long and target.hosted and not stepwise:  # on boards an address tells a step: run/counter.py
         plain = {s.number: _plain(c, s, places) for s, c in zip(steps, calls, strict=True)}
         body = with_series(program.name, tree.items(nest), plain)
     uses = frozenset() if pool.external else frozenset().union(*(k.uses for k in kernels))
