@@ -152,6 +152,15 @@ class Vectors:
         return tuple(same for same in alike if same.first < same.end and same.width)
 
     @staticmethod
+    def alike(widths: Sequence[Width]) -> list[Same]:
+        """Vectors of these widths: neighbours of one width at once."""
+        found: list[Same] = []
+        for i, width in enumerate(widths):
+            first = found.pop().first if found and found[-1].width == width else i
+            found.append(Same(first, i + 1, width))
+        return found
+
+    @staticmethod
     def named(name: str, count: int) -> list[str]:
         """What the vectors of a turn have one of each."""
         return [f"{name}[{j}]" for j in range(count)] if count > 1 else [name]
@@ -355,16 +364,12 @@ class Vectors:
         pieces = bool(self.context.plain) and Capability.MASKED_STORES in self.target.capabilities
         return self.of(y.dtype).store(f"&{y.element(*coordinates)}", value, count, y.dtype, pieces)
 
-    def cache_lines(self, size: int, *coordinates: str) -> list[str]:
-        """An element of every cache line that a row of ``size`` floats of results, or of extras of the same row,
-        begins; rows are what the last coordinate but one tells apart."""
-        found: list[str] = []
-        line = self.machine.line // F32.nbytes
-        for v in (*self.context.y, *self.context.e):
-            if v.dtype == F32 and _step(v.view) == 1 and v.varies(v.rank - 2):
-                along = [total(coordinates[-1], i) for i in range(0, size, line)]
-                found += [v.element(*coordinates[:-1], at) for at in along]
-        return found
+    def rows_of_lines(self, *coordinates: str) -> list[str]:
+        """The elements there of results, and of extras of the same row, whose rows are floats one behind the other;
+        rows are what the last coordinate but one tells apart."""
+        each = (*self.context.y, *self.context.e)
+        rows = [v for v in each if v.dtype == F32 and _step(v.view) == 1 and v.varies(v.rank - 2)]
+        return [v.element(*coordinates) for v in rows]
 
     def keep(self, value: str, count: Width, *coordinates: str) -> str:
         """The statement that stores lanes in result 0 without its epilogue."""

@@ -44,9 +44,10 @@ static MCC_NOINLINE void net_k0_conv_0x24(const float *MCC_RESTRICT x0, const fl
     }
     MCC_UNROLL_FULLY
     for (int32_t r = 0; r < 4; ++r) {
-        mcc_vstore(&y0[oh * 24 + (ow + r) * 120 + n], mcc_vrelu((acc[r][0] + mcc_vload(&e0[n]))));
-        mcc_vstore(&y0[oh * 24 + (ow + r) * 120 + n + 8], mcc_vrelu((acc[r][1] + mcc_vload(&e0[n + 8]))));
-        mcc_vstore(&y0[oh * 24 + (ow + r) * 120 + n + 16], mcc_vrelu((acc[r][2] + mcc_vload(&e0[n + 16]))));
+        MCC_UNROLL_FULLY
+        for (int32_t j = 0; j < 3; ++j) {
+            mcc_vstore(&y0[oh * 24 + (ow + r) * 120 + n + j * 8], mcc_vrelu((acc[r][j] + mcc_vload(&e0[n + j * 8]))));
+        }
     }
 }
 
@@ -147,8 +148,10 @@ static MCC_NOINLINE void net_k0_conv_0x17(const float *MCC_RESTRICT x0, const fl
     }
     MCC_UNROLL_FULLY
     for (int32_t r = 0; r < 4; ++r) {
-        mcc_vstore(&y0[oh * 119 + (ow + r) * 17 + n], acc[r][0]);
-        mcc_vstore(&y0[oh * 119 + (ow + r) * 17 + n + 8], acc[r][1]);
+        MCC_UNROLL_FULLY
+        for (int32_t j = 0; j < 2; ++j) {
+            mcc_vstore(&y0[oh * 119 + (ow + r) * 17 + n + j * 8], acc[r][j]);
+        }
         mcc_vstore_n(&y0[oh * 119 + (ow + r) * 17 + n + 16], acc[r][2], 1);
     }
 }
@@ -214,8 +217,10 @@ static MCC_NOINLINE void net_k0_conv_4x17(const float *MCC_RESTRICT x0, const fl
     }
     MCC_UNROLL_FULLY
     for (int32_t r = 0; r < 3; ++r) {
-        mcc_vstore(&y0[oh * 119 + (ow + r) * 17 + n], acc[r][0]);
-        mcc_vstore(&y0[oh * 119 + (ow + r) * 17 + n + 8], acc[r][1]);
+        MCC_UNROLL_FULLY
+        for (int32_t j = 0; j < 2; ++j) {
+            mcc_vstore(&y0[oh * 119 + (ow + r) * 17 + n + j * 8], acc[r][j]);
+        }
         mcc_vstore_n(&y0[oh * 119 + (ow + r) * 17 + n + 16], acc[r][2], 1);
     }
 }

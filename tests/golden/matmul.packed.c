@@ -35,9 +35,10 @@ static MCC_NOINLINE void net_k0_matmul_1x24(const float *MCC_RESTRICT x0, const 
         w += 24;
     }
 
-    mcc_vstore(&y0[n], mcc_vrelu((acc[0][0] + mcc_vload(&e0[n]))));
-    mcc_vstore(&y0[n + 8], mcc_vrelu((acc[0][1] + mcc_vload(&e0[n + 8]))));
-    mcc_vstore(&y0[n + 16], mcc_vrelu((acc[0][2] + mcc_vload(&e0[n + 16]))));
+    MCC_UNROLL_FULLY
+    for (int32_t j = 0; j < 3; ++j) {
+        mcc_vstore(&y0[n + j * 8], mcc_vrelu((acc[0][j] + mcc_vload(&e0[n + j * 8]))));
+    }
 }
 
 MCC_PLACE_CODE
@@ -101,8 +102,10 @@ static MCC_NOINLINE void net_k0_matmul_4x21(const float *MCC_RESTRICT x0, const 
 
     MCC_UNROLL_FULLY
     for (int32_t r = 0; r < 4; ++r) {
-        mcc_vstore(&y0[(m + r) * 21 + n], acc[r][0]);
-        mcc_vstore(&y0[(m + r) * 21 + n + 8], acc[r][1]);
+        MCC_UNROLL_FULLY
+        for (int32_t j = 0; j < 2; ++j) {
+            mcc_vstore(&y0[(m + r) * 21 + n + j * 8], acc[r][j]);
+        }
         mcc_vstore_n(&y0[(m + r) * 21 + n + 16], acc[r][2], 5);
     }
 }
@@ -137,8 +140,10 @@ static MCC_NOINLINE void net_k0_matmul_3x21(const float *MCC_RESTRICT x0, const 
 
     MCC_UNROLL_FULLY
     for (int32_t r = 0; r < 3; ++r) {
-        mcc_vstore(&y0[(m + r) * 21 + n], acc[r][0]);
-        mcc_vstore(&y0[(m + r) * 21 + n + 8], acc[r][1]);
+        MCC_UNROLL_FULLY
+        for (int32_t j = 0; j < 2; ++j) {
+            mcc_vstore(&y0[(m + r) * 21 + n + j * 8], acc[r][j]);
+        }
         mcc_vstore_n(&y0[(m + r) * 21 + n + 16], acc[r][2], 5);
     }
 }

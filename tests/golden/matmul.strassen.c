@@ -123,21 +123,22 @@ static MCC_NOINLINE void net_k0_matmul_6x44(
             if (step < 5) {
                 MCC_UNROLL_FULLY
                 for (int32_t r = 0; r < 3; ++r) {
-                    const mcc_vf c0 = acc[r][0] * mcc_vload(&x2[n]) * mcc_vset(sizes[r]);
-                    mcc_vstore(&y0[(m + below * 3 + r) * 44 + n], mcc_vrelu((c0 + mcc_vload(&e0[n]))));
-                    const mcc_vf c1 = acc[r][1] * mcc_vload(&x2[n + 8]) * mcc_vset(sizes[r]);
-                    mcc_vstore(&y0[(m + below * 3 + r) * 44 + n + 8], mcc_vrelu((c1 + mcc_vload(&e0[n + 8]))));
-                    const mcc_vf c2 = acc[r][2] * mcc_vload(&x2[n + 16]) * mcc_vset(sizes[r]);
-                    mcc_vstore(&y0[(m + below * 3 + r) * 44 + n + 16], mcc_vrelu((c2 + mcc_vload(&e0[n + 16]))));
+                    MCC_UNROLL_FULLY
+                    for (int32_t j = 0; j < 3; ++j) {
+                        const mcc_vf c = acc[r][j] * mcc_vload(&x2[n + j * 8]) * mcc_vset(sizes[r]);
+                        mcc_vstore(&y0[(m + below * 3 + r) * 44 + n + j * 8],
+                            mcc_vrelu((c + mcc_vload(&e0[n + j * 8]))));
+                    }
                 }
             } else {
                 MCC_UNROLL_FULLY
                 for (int32_t r = 0; r < 3; ++r) {
-                    const mcc_vf c0 = acc[r][0] * mcc_vload(&x2[(n + 24)]) * mcc_vset(sizes[r]);
-                    mcc_vstore(&y0[(m + below * 3 + r) * 44 + (n + 24)], mcc_vrelu((c0 + mcc_vload(&e0[(n + 24)]))));
-                    const mcc_vf c1 = acc[r][1] * mcc_vload(&x2[(n + 24) + 8]) * mcc_vset(sizes[r]);
-                    mcc_vstore(&y0[(m + below * 3 + r) * 44 + (n + 24) + 8],
-                        mcc_vrelu((c1 + mcc_vload(&e0[(n + 24) + 8]))));
+                    MCC_UNROLL_FULLY
+                    for (int32_t j = 0; j < 2; ++j) {
+                        const mcc_vf c = acc[r][j] * mcc_vload(&x2[(n + 24) + j * 8]) * mcc_vset(sizes[r]);
+                        mcc_vstore(&y0[(m + below * 3 + r) * 44 + (n + 24) + j * 8],
+                            mcc_vrelu((c + mcc_vload(&e0[(n + 24) + j * 8]))));
+                    }
                     const mcc_vf c2 = acc[r][2] * mcc_vload(&x2[(n + 24) + 16]) * mcc_vset(sizes[r]);
                     mcc_vstore_n(&y0[(m + below * 3 + r) * 44 + (n + 24) + 16],
                         mcc_vrelu((c2 + mcc_vload_n(&e0[(n + 24) + 16], 4))), 4);
@@ -286,23 +287,24 @@ static MCC_NOINLINE void net_k0_matmul_3x44(
                 MCC_UNROLL_FULLY
                 for (int32_t r = 0; r < 2; ++r) {
                     if (r >= below) { /* the last row of the upper half is the first of the lower */
-                        const mcc_vf c0 = acc[r][0] * mcc_vload(&x2[n]) * mcc_vset(sizes[r]);
-                        mcc_vstore(&y0[(m + below + r) * 44 + n], mcc_vrelu((c0 + mcc_vload(&e0[n]))));
-                        const mcc_vf c1 = acc[r][1] * mcc_vload(&x2[n + 8]) * mcc_vset(sizes[r]);
-                        mcc_vstore(&y0[(m + below + r) * 44 + n + 8], mcc_vrelu((c1 + mcc_vload(&e0[n + 8]))));
-                        const mcc_vf c2 = acc[r][2] * mcc_vload(&x2[n + 16]) * mcc_vset(sizes[r]);
-                        mcc_vstore(&y0[(m + below + r) * 44 + n + 16], mcc_vrelu((c2 + mcc_vload(&e0[n + 16]))));
+                        MCC_UNROLL_FULLY
+                        for (int32_t j = 0; j < 3; ++j) {
+                            const mcc_vf c = acc[r][j] * mcc_vload(&x2[n + j * 8]) * mcc_vset(sizes[r]);
+                            mcc_vstore(&y0[(m + below + r) * 44 + n + j * 8],
+                                mcc_vrelu((c + mcc_vload(&e0[n + j * 8]))));
+                        }
                     }
                 }
             } else {
                 MCC_UNROLL_FULLY
                 for (int32_t r = 0; r < 2; ++r) {
                     if (r >= below) { /* the last row of the upper half is the first of the lower */
-                        const mcc_vf c0 = acc[r][0] * mcc_vload(&x2[(n + 24)]) * mcc_vset(sizes[r]);
-                        mcc_vstore(&y0[(m + below + r) * 44 + (n + 24)], mcc_vrelu((c0 + mcc_vload(&e0[(n + 24)]))));
-                        const mcc_vf c1 = acc[r][1] * mcc_vload(&x2[(n + 24) + 8]) * mcc_vset(sizes[r]);
-                        mcc_vstore(&y0[(m + below + r) * 44 + (n + 24) + 8],
-                            mcc_vrelu((c1 + mcc_vload(&e0[(n + 24) + 8]))));
+                        MCC_UNROLL_FULLY
+                        for (int32_t j = 0; j < 2; ++j) {
+                            const mcc_vf c = acc[r][j] * mcc_vload(&x2[(n + 24) + j * 8]) * mcc_vset(sizes[r]);
+                            mcc_vstore(&y0[(m + below + r) * 44 + (n + 24) + j * 8],
+                                mcc_vrelu((c + mcc_vload(&e0[(n + 24) + j * 8]))));
+                        }
                         const mcc_vf c2 = acc[r][2] * mcc_vload(&x2[(n + 24) + 16]) * mcc_vset(sizes[r]);
                         mcc_vstore_n(&y0[(m + below + r) * 44 + (n + 24) + 16],
                             mcc_vrelu((c2 + mcc_vload_n(&e0[(n + 24) + 16], 4))), 4);

@@ -39,8 +39,10 @@ static MCC_NOINLINE void net_k0_matmul_4x18(const float *MCC_RESTRICT x0, const 
 
     MCC_UNROLL_FULLY
     for (int32_t r = 0; r < 4; ++r) {
-        mcc_vstore(&y0[(m + r) * 18 + n], mcc_vmin(mcc_vmax(acc[r][0], mcc_vset(-0.5f)), mcc_vset(0.75f)));
-        mcc_vstore(&y0[(m + r) * 18 + n + 8], mcc_vmin(mcc_vmax(acc[r][1], mcc_vset(-0.5f)), mcc_vset(0.75f)));
+        MCC_UNROLL_FULLY
+        for (int32_t j = 0; j < 2; ++j) {
+            mcc_vstore(&y0[(m + r) * 18 + n + j * 8], mcc_vmin(mcc_vmax(acc[r][j], mcc_vset(-0.5f)), mcc_vset(0.75f)));
+        }
         mcc_vstore_n(&y0[(m + r) * 18 + n + 16], mcc_vmin(mcc_vmax(acc[r][2], mcc_vset(-0.5f)), mcc_vset(0.75f)), 2);
     }
 }
