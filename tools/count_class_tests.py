@@ -17,7 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
-MOST = 58
+MOST = 55
 """Lower it with the count."""
 
 

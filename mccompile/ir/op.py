@@ -200,6 +200,16 @@ class Op:
         """Whether every element of result 0 is one of some operand, unchanged."""
         return self.selects
 
+    @property
+    def joins(self) -> bool:
+        """Whether its result is its operands, one behind the other along an axis."""
+        return False
+
+    @property
+    def is_view(self) -> bool:
+        """Whether its result is meant to be no copy: a part of its operand, or where its operands are written."""
+        return False
+
     def beside(self, other: Op) -> Op | None:
         """The operator that gives, of one operand, this one's result and then the other's, as fast as one of them;
         None if there is none."""

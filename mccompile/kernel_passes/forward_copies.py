@@ -40,8 +40,6 @@ from mccompile.kernel_passes.rewrite.judge import Judge
 from mccompile.kernel_passes.rewrite.rebind import rebound
 from mccompile.kernel_passes.rewrite.steps import State, Step, is_copy
 from mccompile.kernels.variant import innermost_stride
-from mccompile.ops.concat import Concat
-from mccompile.ops.slice import Slice
 from mccompile.passes.manager import Remarks
 from mccompile.targets.target import Target
 
@@ -82,7 +80,7 @@ def _say(remarks: Remarks, state: State, copies: dict[int, Step], ways: Sequence
 
 
 def _wants_view(step: Step) -> bool:
-    return isinstance(step, Call) and isinstance(step.op, Slice | Concat) and step.op.view
+    return isinstance(step, Call) and step.op.is_view
 
 
 def _name(step: Step) -> str:

@@ -31,6 +31,14 @@ class Concat(Movement):
     view: bool = False
 
     @property
+    def joins(self) -> bool:
+        return True
+
+    @property
+    def is_view(self) -> bool:
+        return self.view
+
+    @property
     def multilinear(self) -> tuple[int, ...]:
         return ()
 

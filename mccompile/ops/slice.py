@@ -31,6 +31,10 @@ class Slice(Movement):
     extents: tuple[int, ...]
     view: bool = False
 
+    @property
+    def is_view(self) -> bool:
+        return self.view
+
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
         (x,) = types
         assert x is not None

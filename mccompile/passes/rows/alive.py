@@ -21,9 +21,6 @@ import itertools
 
 from mccompile.ir.dims import bound
 from mccompile.ir.graph import Graph, Node, Value
-from mccompile.ops.concat import Concat
-from mccompile.ops.map import Map
-from mccompile.ops.slice import Slice
 
 
 def bytes_alive(graph: Graph) -> list[int]:
@@ -45,9 +42,9 @@ def _spans(graph: Graph) -> dict[Value, tuple[int, int]]:
     value is, those of the value."""
     whole: dict[Value, Value] = {}
     for node in graph.nodes:
-        if isinstance(node.op, Concat) and node.op.view:
+        if node.op.joins and node.op.is_view:
             whole |= {v: node.result for v in node.inputs if v not in whole}
-        elif node.op.keeps_order or (isinstance(node.op, Slice) and node.op.view):
+        elif node.op.keeps_order or node.op.is_view:
             whole[node.result] = node.inputs[0]
     spans: dict[Value, tuple[int, int]] = {}
     for i, node in enumerate(graph.nodes):
@@ -63,7 +60,7 @@ def _shared(node: Node, dying: list[Value]) -> int:
     """How many bytes of its result lie over values of which it is the last reader: one of as many bytes that it reads
     element by element, or those that it concatenates."""
     size = bound(node.results[0].type.nbytes)
-    if isinstance(node.op, Concat):
+    if node.op.joins:
         return min(sum(bound(v.type.nbytes) for v in dying), size)
-    over = dying if isinstance(node.op, Map) else [v for v in dying if v in node.extras]
+    over = dying if node.op.elementwise is not None else [v for v in dying if v in node.extras]
     return size if any(bound(v.type.nbytes) == size for v in over) else 0

@@ -26,8 +26,6 @@ from collections.abc import Iterator, Sequence
 
 from mccompile._dataclass import dataclass
 from mccompile.ir.graph import Graph, Node, Value
-from mccompile.ops.concat import Concat
-from mccompile.ops.slice import Slice
 from mccompile.passes.rows.windows import AXIS, RowWindow, row_axis, row_windows
 
 MOST_NODES = 32
@@ -109,11 +107,11 @@ def in_strips(graph: Graph) -> set[Node]:
     parts: set[Value] = set()
     cuts: set[Value] = set()
     for node in graph.nodes:
-        cut = isinstance(node.op, Slice) and node.op.view
+        cut = node.op.is_view and not node.op.joins
         if cut or any(v in parts for v in node.inputs):
             found.add(node)
             # Rows that a strip takes over are cut from the one before, or are read there too; joined ones are not.
-            joined = isinstance(node.op, Concat) and node.op.view
+            joined = node.op.is_view and node.op.joins
             if not joined or any(v in cuts or readers[v] > 1 for v in node.inputs):
                 parts.update(node.results)
             if cut:

@@ -16,9 +16,7 @@ from dataclasses import field
 from mccompile._dataclass import dataclass
 from mccompile.ir.graph import Graph, Node
 from mccompile.kernels.model.costs import cheapest
-from mccompile.ops.concat import Concat
 from mccompile.ops.conv import Conv
-from mccompile.ops.slice import Slice
 from mccompile.passes.manager import Remarks
 from mccompile.passes.rows.alive import bytes_alive
 from mccompile.passes.rows.regions import Region, regions, working_bytes
@@ -217,7 +215,7 @@ class _Costs:
 
     def node(self, node: Node) -> float:
         """The cycles of a node; views are free."""
-        if isinstance(node.op, Slice | Concat) and node.op.view:
+        if node.op.is_view:
             return 0.0
         key = (node.op, *(v and v.type for v in node.operands), *(v.type for v in (*node.extras, *node.results)),
                *node.pre.values(), *node.post.values())  # fmt: skip
