@@ -159,6 +159,7 @@ class StepOfSeries:
     number: int
     comment: str
     statement: str
+    checked: bool
 
 
 @dataclass(frozen=True)

@@ -188,24 +188,31 @@ def _call_text(call: Invocation, places: dict[Buffer, str], number: Number) -> s
     return f"{call.kernel.name}({', '.join([*pointers, *numbers])})"
 
 
-def _plain(call: Invocation, step: Step, places: dict[Buffer, str]) -> PlainCall | None:
-    """The call of a step as a loop could make it, which looks operands up; None for one that is more than a call."""
-    if call.kernel is None or call.step.loops or step.when or step.checked or step.before or _parts(call):
+def _plain(
+    call: Invocation, step: Step, places: dict[Buffer, str], held: Mapping[str, str], counts: Mapping[str, Buffer]
+) -> PlainCall | None:
+    """The call of a step as a loop could make it, which looks up what it is given; None for one that is more than a
+    call. ``counts`` are the buffers of numbers, by what they are in C."""
+    if call.kernel is None or call.step.loops or step.when or step.before or _parts(call):
         return None
-    numbers = tuple(n if isinstance(n, str) else str(n) for n in call.numbers)
-    if any(isinstance(n, Dim) for n in (*call.numbers, *map(_place, call.pointers))):
+    if any(isinstance(_place(v), Dim) for v in call.pointers):
         return None
-    operands = tuple(_looked_up(v.buffer, _place(v), places) for v in call.pointers)
+    arguments = [_looked_up(v.buffer, _place(v), places) for v in call.pointers]
+    for n in call.numbers:
+        c = n if isinstance(n, str) else c_number(n, held)
+        arguments.append(_looked_up(counts[c], 0, places, read=True) if c in counts else Place(c))
     written = dict.fromkeys(v.buffer for v in _results(call.step))
     traced = tuple((_looked_up(b, 0, places), b.nbytes) for b in written)
-    return PlainCall(call.kernel.name, operands, numbers, traced)
+    return PlainCall(call.kernel.name, tuple(arguments), traced, step.checked)
 
 
-def _looked_up(b: Buffer, at: int, places: dict[Buffer, str]) -> Place:
-    """Element ``at`` of a buffer."""
-    c = places[b] + (f" + {at}" if at else "")
+def _looked_up(b: Buffer, at: int, places: dict[Buffer, str], read: bool = False) -> Place:
+    """Element ``at`` of a buffer, or what is ``read`` there."""
+    c = f"{places[b]}[{at}]" if read else places[b] + (f" + {at}" if at else "")
     local, _, member = places[b].partition("->")
-    return Place(c, local, member, at * b.type.dtype.nbytes) if local in ("a", "w") else Place(c)
+    if local not in ("a", "w"):
+        return Place(c)
+    return Place(c, local, member, at * b.type.dtype.nbytes, b.type.dtype.c if read else "")
 
 
 def _shared(
@@ -368,7 +375,8 @@ def model_facts(
     tree, nest = _Tree(steps, calls, places, held, arenas), nested(list(program.body.linear()))
     body: list[Step | Repeat | Series] = [*tree.items(nest)]
     if long and target.hosted and not stepwise:  # on boards an address tells a step: run/counter.py
-        plain = {s.number: _plain(c, s, places) for s, c in zip(steps, calls, strict=True)}
+        kept = {counted[name]: b for name, b in counts.items()}
+        plain = {s.number: _plain(c, s, places, held, kept) for s, c in zip(steps, calls, strict=True)}
         body = with_series(program.name, tree.items(nest), plain)
     uses = frozenset() if pool.external else frozenset().union(*(k.uses for k in kernels))
     tables = () if pool.external else tuple(table for k in kernels for table in k.tables)

@@ -4,9 +4,9 @@ Worked example: six steps call two kernels three times over::
 
     k0(x, w0, a)   k1(a, b)   k0(b, w1, a)   k1(a, b)   k0(b, w2, a)   k1(a, b)
 
-Each has a form: what is called, with operands from where. The forms are 0 1 0 1 0 1, so that two of them come three
-times, and what would be printed of the other four is saved. Of the operands, a is the same in all turns and keeps its
-name; x, b, b are a column of the table, and so are w0, w1, w2:
+Each has a form: what is called, with operands and counts from where. The forms are 0 1 0 1 0 1, so that two of them
+come three times, and what would be printed of the other four is saved. Of the operands, a is the same in all turns
+and keeps its name; x, b, b are a column of the table, and so are w0, w1, w2:
 
 >>> recurring([0, 1, 0, 1, 0, 1], [400] * 6, least=1000)
 [Recurring(first=0, count=2, times=3)]
@@ -33,33 +33,36 @@ STEP_LETTERS = 120
 
 @dataclass(frozen=True)
 class Place:
-    """Where an operand lies: ``c`` in C; and of one in a ``member`` of the arena or the weights, by which local these
-    go, and how many bytes behind the beginning of the member it begins."""
+    """What a kernel is given: ``c`` in C; and of what lies in a ``member`` of the arena or the weights, by which
+    local these go, and how many bytes behind the beginning of the member. A number that is kept there is ``read`` as
+    this type of C."""
 
     c: str
     base: str = ""
     member: str = ""
     offset: int = 0
+    read: str = ""
 
 
 @dataclass(frozen=True)
 class PlainCall:
-    """A call that a loop could make: its kernel, operands, numbers, and what it writes of so many bytes."""
+    """A call that a loop could make: its kernel, arguments, what it writes of so many bytes, whether it answers a
+    status."""
 
     kernel: str
-    places: tuple[Place, ...]
-    numbers: tuple[str, ...]
+    arguments: tuple[Place, ...]
     traced: tuple[tuple[Place, int], ...]
+    checked: bool
 
     @property
     def form(self) -> tuple[object, ...]:
         """What calls of one series have in common."""
-        bases = tuple(p.base or p.c for p in self.operands)
-        return self.kernel, len(self.places), bases, self.numbers, tuple(nbytes for _, nbytes in self.traced)
+        bases = tuple((p.base, p.read) if p.base else p.c for p in self.places)
+        return self.kernel, len(self.arguments), bases, tuple(nbytes for _, nbytes in self.traced), self.checked
 
     @property
-    def operands(self) -> tuple[Place, ...]:
-        return (*self.places, *(place for place, _ in self.traced))
+    def places(self) -> tuple[Place, ...]:
+        return (*self.arguments, *(place for place, _ in self.traced))
 
 
 @dataclass(frozen=True)
@@ -85,16 +88,13 @@ def with_series(
     forms = [known.setdefault(c.form if c else i, len(known)) for i, c in enumerate(plain)]
     saved = [item.letters - STEP_LETTERS if isinstance(item, Step) else 0 for item in items]
     done: list[Step | Repeat | Series] = []
+    at = 0
     for found in recurring(forms, saved, LEAST_LETTERS):
-        done += items[sum(_steps_of(d) for d in done) : found.first]
         steps = [item for item in items[found.first : found.stop] if isinstance(item, Step)]
-        done.append(_series(name, steps, [c for c in plain[found.first : found.stop] if c is not None], found))
-    return [*done, *items[sum(map(_steps_of, done)) :]]
-
-
-def _steps_of(item: Step | Repeat | Series) -> int:
-    """How many items of the program one of its items with series is."""
-    return item.count * item.times if isinstance(item, Series) else 1
+        made = [c for c in plain[found.first : found.stop] if c is not None]
+        done += [*items[at : found.first], _series(name, steps, made, found)]
+        at = found.stop
+    return [*done, *items[at:]]
 
 
 def recurring(forms: Sequence[int], saved: Sequence[int], least: int) -> list[Recurring]:
@@ -132,21 +132,22 @@ def _series(name: str, steps: Sequence[Step], calls: Sequence[PlainCall], found:
     columns: dict[tuple[str, tuple[str, ...]], int] = {}
     printed = []
     for i, (step, call) in enumerate(zip(steps[: found.count], calls, strict=False)):
-        turns = zip(*(c.operands for c in calls[i :: found.count]), strict=True)
-        operands = [_operand(name, places, columns) for places in turns]
-        arguments = ", ".join([*operands[: len(call.places)], *call.numbers])
+        turns = zip(*(c.places for c in calls[i :: found.count]), strict=True)
+        given = [_given(name, places, columns) for places in turns]
         number = f"{step.number}u + {found.count}u * turn" if found.count > 1 else f"{step.number}u + turn"
-        traced = [f"{c}, {nbytes}u" for c, (_, nbytes) in zip(operands[len(call.places) :], call.traced, strict=True)]
-        lines = [f"MCC_STEP_TO({number}, {call.kernel}({arguments}), {traced[0]});"]
-        lines += [f"MCC_TRACE({number}, {other});" for other in traced[1:]]
-        printed.append(StepOfSeries(step.number, step.comment, "\n".join(lines)))
+        results = given[len(call.arguments) :]
+        first, *others = (f"{c}, {nbytes}u" for c, (_, nbytes) in zip(results, call.traced, strict=True))
+        made = f"{call.kernel}({', '.join(given[: len(call.arguments)])})"
+        begin = f"MCC_STATUS_STEP_TO({number}, st, " if call.checked else f"MCC_STEP_TO({number}, "
+        lines = [f"{begin}{made}, {first});", *(f"MCC_TRACE({number}, {other});" for other in others)]
+        printed.append(StepOfSeries(step.number, step.comment, "\n".join(lines), call.checked))
     rows = tuple(zip(*(cells for _, cells in columns), strict=True))
     bases, firsts = frozenset(base for base, _ in columns), tuple(s.comment for s in steps[:: found.count])
     return Series(steps[0].number, found.count, found.times, tuple(printed), rows, bases, firsts)
 
 
-def _operand(name: str, places: tuple[Place, ...], columns: dict[tuple[str, tuple[str, ...]], int]) -> str:
-    """An operand of the turns as C: by its name, or by a column of the table, which it is put into."""
+def _given(name: str, places: tuple[Place, ...], columns: dict[tuple[str, tuple[str, ...]], int]) -> str:
+    """What turns are given as C: by its name, or by a column of the table, which it is put into."""
     if len({p.c for p in places}) == 1:
         return places[0].c
     base, offsets = places[0].base, {p.offset for p in places}
@@ -154,4 +155,5 @@ def _operand(name: str, places: tuple[Place, ...], columns: dict[tuple[str, tupl
     cells = [f"IN_{base.upper()}({p.member})" for p in places]
     if not behind:
         cells = [cell + (f" + {p.offset}u" if p.offset else "") for cell, p in zip(cells, places, strict=True)]
-    return f"{name}_{base}({base}, at[{columns.setdefault((base, tuple(cells)), len(columns))}]{behind})"
+    read = f"*(const {places[0].read} *)" if places[0].read else ""
+    return f"{read}{name}_{base}({base}, at[{columns.setdefault((base, tuple(cells)), len(columns))}]{behind})"

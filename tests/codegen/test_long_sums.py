@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -11,6 +12,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import mccompile
+from mccompile.codegen import model, series
 from tests.support.runs import compare
 
 CLASSES, PLACES = 12, 9
@@ -56,19 +58,38 @@ def _found() -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
-OPTIONS = [{"target": "generic"}, {"target": "generic", "opt_level": "Os"}, {"target": "native"},
-           {"target": "native", "stepwise": True}]  # fmt: skip
-
-
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_what_many_steps_have_found(tmp_path: Path, options: dict[str, object]) -> None:
+def _feeds() -> list[dict[str, Any]]:
+    """Most above 0, few, all, none, and about half of them; one class has none in each."""
     r = np.random.default_rng(0)
     feeds = []
     for above in (0.5, -0.5, 2, -2, 0):
         x = (r.standard_normal((CLASSES, PLACES)) + above).astype(np.float32)
         x[r.integers(CLASSES)] = -1
         feeds.append({"x": x})
-    compare(_found(), tmp_path, feeds, rtol=1e-5, atol=1e-5, **options)
+    return feeds
+
+
+OPTIONS = [{"target": "generic"}, {"target": "generic", "opt_level": "Os"}, {"target": "native"},
+           {"target": "native", "stepwise": True}]  # fmt: skip
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_what_many_steps_have_found(tmp_path: Path, options: dict[str, object]) -> None:
+    compare(_found(), tmp_path, _feeds(), rtol=1e-5, atol=1e-5, **options)
+
+
+@pytest.mark.parametrize("options", OPTIONS[:3], ids=str)
+def test_classes_of_long_programs_are_turns_of_a_loop(
+    tmp_path: Path, options: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(model, "MOST_LETTERS", 0)
+    monkeypatch.setattr(series, "LEAST_LETTERS", 200)
+    monkeypatch.setattr(series, "STEP_LETTERS", 0)
+    compare(_found(), tmp_path, _feeds(), rtol=1e-5, atol=1e-5, **options)
+    text = (tmp_path / "out" / "net.c").read_text()
+    assert max(map(int, re.findall(r"(\d+) turns of \d+ steps?", text))) >= CLASSES // 2
+    assert "MCC_STATUS_STEP_TO" in text
+    assert "*(const int32_t *)net_a(a, at[" in text
 
 
 def test_one_kernel_does_for_all_counts_and_sums_of_them_are_short(tmp_path: Path) -> None:
