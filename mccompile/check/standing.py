@@ -73,13 +73,16 @@ def _whole(
     v: Value, got: Array, theirs: Mapping[str, Array], known: Set[str]
 ) -> tuple[str, Array, Array, Array] | None:
     """What floats stand for that are the rounded numbers themselves, less their zero point, for products of floats
-    (`integer-products`); the zero point is what most of them are apart.
+    (`integer-products`); the zero point is what most of them are apart. Those whose channels were put into another
+    order (`pair-channels`) have more behind their name.
 
         theirs q = [7, 4, 6], q.whole = [5, 1, 3]    -> q, [8, 4, 6], [4, 1, 3]
     """
-    name = v.name.rpartition(".whole")[0]
+    name, _, behind = v.name.rpartition(".whole")
     want = theirs.get(name)
-    if name not in known or want is None or want.shape != got.shape or want.dtype.kind not in "iu" or not got.size:
+    if (behind and not _NUMBER.fullmatch(behind)) or name not in known or want is None:
+        return None
+    if want.shape != got.shape or want.dtype.kind not in "iu" or not got.size:
         return None
     zero = np.rint(np.median(want.astype(np.float64) - got))
     info = np.iinfo(want.dtype)

@@ -40,6 +40,9 @@ def test_whole_numbers_stand_for_what_was_rounded_less_its_zero_point() -> None:
     turned = Value("q.whole", TensorType(F32, (3, 2)))
     assert standing_for(turned, got.T, graph, THEIRS, {"q"}, {}) is None
     assert standing_for(turned, got, graph, THEIRS, set(), {}) is None
+    paired = Value("q.whole.paired", TensorType(F32, (2, 3)))  # channels are in another order
+    assert standing_for(paired, got, graph, THEIRS, {"q"}, {}) is None
+    assert standing_for(Value("q.whole.2", TensorType(F32, (2, 3))), got, graph, THEIRS, {"q"}, {}) is not None
 
 
 @pytest.mark.parametrize(("wrong", "told"), [(1, True), (9, False)])
