@@ -312,4 +312,5 @@ def with_less_code(steps: list[Step], printer: Printer) -> tuple[list[Step], dic
     steps = _joined(steps, printer, allowed)
     texts = [s.made.text for s in steps]
     long = _letters(Shared(dict(zip(texts, texts, strict=True)), {}), steps) > MOST_LETTERS
-    return _parted(steps, allowed, parts) if parts or (long and not printer.external) else (steps, {})
+    inlines = target.lanes > 0 and not printer.external  # the others have no MCC_INLINE
+    return _parted(steps, allowed, parts) if parts or (long and inlines) else (steps, {})

@@ -9,6 +9,7 @@ from unittest import mock
 import numpy as np
 import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 import mccompile
 from mccompile.codegen.inlined_functions import with_one_text
@@ -205,15 +206,18 @@ def test_the_program_is_the_same(
     assert answers[0] == answers[1]
 
 
-def test_scalars_have_one_text_as_well(tmp_path: Path) -> None:
+def _convolutions() -> onnx.ModelProto:
     m = Maker()
     x = m.input("x", [1, 8, 64])
     x = m.node("Relu", [m.node("Conv", [x, m.weight((8, 8, 1))])])
     x = m.node("Relu", [m.node("Conv", [x, m.weight((8, 8, 15))], pads=[7, 7])])
     x = m.node("MaxPool", [x], kernel_shape=[4], strides=[4])
     x = m.node("Relu", [m.node("Conv", [x, m.weight((8, 8, 15))], pads=[7, 7])])
-    x = m.node("Conv", [x, m.weight((8, 8, 1))])
-    onnx.save(m.model([x]), tmp_path / "net.onnx")
+    return m.model([m.node("Conv", [x, m.weight((8, 8, 1))])])
+
+
+def test_scalars_have_one_text_as_well(tmp_path: Path) -> None:
+    onnx.save(_convolutions(), tmp_path / "net.onnx")
     with mock.patch("mccompile.codegen.sharing.MOST_LETTERS", 0):
         mccompile.compile(tmp_path / "net.onnx", tmp_path / "one", target="cortex-m7")
     mccompile.compile(tmp_path / "net.onnx", tmp_path / "plain", target="cortex-m7")
@@ -221,3 +225,23 @@ def test_scalars_have_one_text_as_well(tmp_path: Path) -> None:
     assert "_any(" in one
     assert "_any(" not in plain
     assert len(one) < len(plain)
+
+
+@pytest.mark.parametrize("target", ["cortex-m0plus", "cortex-m3"])
+def test_long_programs_of_processors_without_floats(target: str, tmp_path: Path) -> None:
+    """The taps of a cubic resize are an inlined function where there are such."""
+    nodes = [
+        helper.make_node("Shape", ["x"], ["hw"], start=2),
+        helper.make_node("Mul", ["hw", "times"], ["sizes"]),
+        helper.make_node("Resize", ["x", "", "", "sizes"], ["y"], axes=[2, 3], mode="cubic"),
+    ]
+    graph = helper.make_graph(
+        nodes, "net", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 8, "n", "n"])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(np.array([2, 3]), "times")],
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=8)
+    onnx.save(model, tmp_path / "net.onnx")
+    with mock.patch("mccompile.codegen.sharing.MOST_LETTERS", 0):
+        mccompile.compile(tmp_path / "net.onnx", tmp_path / "long", target=target, dims={"n": "1,4,7"})
+    assert "MCC_INLINE" not in (tmp_path / "long" / "net.c").read_text()
