@@ -373,11 +373,12 @@ def model_facts(
     arenas = _arenas(program, ids)
     functions = (_shared(s.number, c, s.comment, places, held, arenas) for s, c in zip(steps, calls, strict=True))
     tree, nest = _Tree(steps, calls, places, held, arenas), nested(list(program.body.linear()))
-    body: list[Step | Repeat | Series] = [*tree.items(nest)]
+    items = tree.items(nest)
+    body: list[Step | Repeat | Series] = [*items]
     if long and target.hosted and not stepwise:  # on boards an address tells a step: run/counter.py
         kept = {counted[name]: b for name, b in counts.items()}
         plain = {s.number: _plain(c, s, places, held, kept) for s, c in zip(steps, calls, strict=True)}
-        body = with_series(program.name, tree.items(nest), plain)
+        body = with_series(program.name, items, plain)
     uses = frozenset() if pool.external else frozenset().union(*(k.uses for k in kernels))
     tables = () if pool.external else tuple(table for k in kernels for table in k.tables)
     before = preamble(uses, target, tables)

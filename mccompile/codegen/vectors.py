@@ -145,11 +145,7 @@ class Vectors:
 
     def turn(self, count: int) -> tuple[Same, ...]:
         """The vectors of one turn of a loop, ``count`` lanes: those of one width at once."""
-        if isinstance(count, Dim):
-            return (Same(0, 1, code(count)),)
-        whole, rest = divmod(count, self.lanes)
-        alike = (Same(0, whole, self.lanes), Same(whole, whole + 1, rest))
-        return tuple(same for same in alike if same.first < same.end and same.width)
+        return tuple(self.alike(self.widths(count)))
 
     @staticmethod
     def alike(widths: Sequence[Width]) -> list[Same]:
