@@ -45,8 +45,9 @@ from mccompile.ir.dims_terms import (
     Quotient,
     Sum,
     Symbol,
+    Terms,
+    added,
     atom_span,
-    atoms_in,
     combined,
     divided,
     inner_of,
@@ -75,36 +76,42 @@ class UndecidedError(ValueError):
 class Dim(Sum):
     """An extent that varies: see the module's text. As a number it is its bound."""
 
-    def __new__(cls, terms: Mapping[Monomial, int]) -> Dim:
+    is_narrowed = False
+    """Whether more is known of its range than its terms tell; what is computed of it is not to depend on that."""
+
+    def __new__(cls, terms: Terms, ends: tuple[int, int] | None = None) -> Dim:
         """Use `polynomial`, which gives a plain number where nothing varies. UndecidedError above `MAX_ATOMS`."""
-        if atoms_in(terms) > MAX_ATOMS:
+        made = super().__new__(cls, terms, *(ends or range_of(terms)))
+        if made.atoms > MAX_ATOMS:
             raise UndecidedError(f"an extent is computed of others in more than {MAX_ATOMS} places")
-        found = ordered(terms)
-        return super().__new__(cls, found, *range_of(found))
+        return made
 
     # -- arithmetic ----------------------------------------------------------------------------------------
     def __add__(self, other: int) -> int:
-        return _combined(self, other, 1)
+        return _sum(self, other) if isinstance(other, int) else NotImplemented
 
-    def __radd__(self, other: int) -> int:
-        return _combined(self, other, 1)
+    __radd__ = __add__
 
     def __sub__(self, other: int) -> int:
-        return _combined(self, other, -1)
+        return _sum(self, -other) if isinstance(other, int) else NotImplemented
 
     def __rsub__(self, other: int) -> int:
-        return _combined(-self, other, 1) if isinstance(other, int) else NotImplemented
+        return _sum(-self, other) if isinstance(other, int) else NotImplemented
 
-    def __neg__(self) -> int:
-        return _combined(0, self, -1)
+    def __neg__(self) -> Dim:
+        return _scaled(self, -1)
 
     def __mul__(self, other: int) -> int:
         if not isinstance(other, int):
             return NotImplemented
-        made = polynomial(product(terms_of(self), terms_of(other)))
-        if not isinstance(made, Dim) or made.low >= 0 or min(span(self)[0], span(other)[0]) < 0:
+        if not isinstance(other, Dim):
+            return _scaled(self, other) if other else 0
+        made = polynomial(product(self.terms, other.terms))
+        if not isinstance(made, Dim) or made.low >= 0 or min(self.low, other.low) < 0:
             return made
-        return Sum.__new__(Dim, made.terms, 0, bound(made))  # what its terms alone do not tell
+        narrowed = Dim(made.terms, (0, bound(made)))  # what its terms alone do not tell
+        narrowed.is_narrowed = True
+        return narrowed
 
     __rmul__ = __mul__
 
@@ -276,7 +283,7 @@ def polynomial(terms: Mapping[Monomial, int]) -> int:
     left = {m: c for m, c in terms.items() if c}
     if all(not m for m in left):
         return left.get((), 0)
-    made = Dim(left)
+    made = Dim(ordered(left))
     return bound(made) if made.low == bound(made) else made
 
 
@@ -418,12 +425,22 @@ def _near_quotient(of: Dim, by: int) -> int | None:
     return None
 
 
-def _combined(left: int, right: int, sign: int) -> int:
-    if not isinstance(right, int):
-        return NotImplemented
-    if not isinstance(right, Dim) and right == 0:
-        return left  # with what is known of its range beside its terms
-    return polynomial(combined(terms_of(left), terms_of(right), sign))
+def _sum(left: Dim, right: int) -> int:
+    """The sum of two extents. Its range is that of both where no symbol is in both, which is told at once."""
+    if not isinstance(right, Dim):
+        if right == 0 or not left.is_narrowed:
+            return Dim(added(left.terms, terms_of(right)), (left.low + right, bound(left) + right)) if right else left
+    elif not (left.is_narrowed or right.is_narrowed) and left.origins.isdisjoint(right.origins):
+        return Dim(added(left.terms, right.terms), (left.low + right.low, bound(left) + bound(right)))
+    return polynomial(combined(left.terms, terms_of(right)))
+
+
+def _scaled(n: Dim, times: int) -> Dim:
+    """An extent times a number other than 0."""
+    low, high = sorted((n.low * times, bound(n) * times))
+    made = Dim(tuple((m, c * times) for m, c in n.terms), (low, high))
+    made.is_narrowed = n.is_narrowed
+    return made
 
 
 # -- symbols and values -----------------------------------------------------------------------------------------

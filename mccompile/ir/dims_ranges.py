@@ -29,12 +29,13 @@ from mccompile.ir.dims_terms import (
     Quotient,
     Sum,
     Symbol,
+    Term,
     Terms,
     atom_span,
-    atom_text,
     combined,
     inner_of,
     ordered,
+    origins_of,
     product,
     replaced,
     symbols_in,
@@ -55,9 +56,33 @@ intervals: one more doubles the time."""
 Range = tuple[int, int]
 
 
-@functools.lru_cache(maxsize=1 << 14)
 def range_of(terms: Terms) -> Range:
     """The least and the largest value of a sum, or what none is below or above."""
+    ranges = [_range_of(part) for part in _apart(terms)]
+    return sum(low for low, _ in ranges), sum(high for _, high in ranges)
+
+
+def _apart(terms: Terms) -> list[Terms]:
+    """A sum as parts that have nothing to do with each other: no symbol is in two of them, nor is one the count of a
+    counter in another. The sum of their ranges is that of the whole.
+
+    Of 2 * n + m * k + m + 1 these are 2 * n, m * k + m and 1.
+    """
+    part_of: dict[str, set[str]] = {}
+    for m, _ in terms:
+        names = set(origins_of(m))
+        for known in [part_of[name] for name in names if name in part_of]:
+            names |= known
+        part_of.update(dict.fromkeys(names, names))
+    parts: dict[int, list[Term]] = {}
+    for m, c in terms:
+        part = id(part_of[next(iter(origins_of(m)))]) if m else 0
+        parts.setdefault(part, []).append((m, c))
+    return [tuple(part) for part in parts.values()]
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _range_of(terms: Terms) -> Range:
     inner = symbols_in(terms)
     if math.prod(len(s.values) for s in inner) <= MAX_TRIED:
         names = [s.name for s in inner]
@@ -96,7 +121,7 @@ def _hull(found: list[Range]) -> Range:
 # -- ends ------------------------------------------------------------------------------------------------------
 def _range_of_ends(terms: Terms, atoms: list[Atom]) -> Range:
     """The range of a sum as far as the ranges of its atoms tell it."""
-    powers = {a for a in atoms if max(m.count(a) for m, _ in terms) > 1}
+    powers = {a for m, _ in terms for a in m if m.count(a) > 1}
     if len(atoms) <= MAX_CORNERS and not powers:
         return _range_of_corners(terms, atoms)
     if len(atoms) <= MAX_CORNERS and len(powers) == 1 and max(m.count(*powers) for m, _ in terms) == 2:
@@ -201,7 +226,7 @@ def _range_by_rest(terms: Terms, q: Quotient) -> Range:
 
     In 160 * (n // 160) - n, n up to 3200, it is (n - r) / 160, r from 0 to 159: the sum is -r.
     """
-    rest = Symbol(f"rest of {atom_text(q)}", 0, q.by - 1)
+    rest = Symbol(f"rest of {q.text}", 0, q.by - 1)
     exact = ordered(combined(q.of.terms, [((rest,), 1)], -1))
     others = [(m, c * q.by) for m, c in terms if q not in m]
     low, high = range_of(ordered(combined(others, product(_cofactor(terms, q), exact).items())))

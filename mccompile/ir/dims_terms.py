@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Self
 
+from mccompile._cached import cached
 from mccompile._dataclass import dataclass
 
 
@@ -34,6 +36,14 @@ class Symbol:
         """All that it may be."""
         return self.choices or range(self.low, self.high + 1, self.step)
 
+    @property
+    def text(self) -> str:
+        """It as text: no two symbols of a program have one name."""
+        return self.name
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
     def __str__(self) -> str:
         if self.choices:
             return "|".join(map(str, self.choices))
@@ -47,6 +57,15 @@ class Quotient:
     of: Sum
     by: int
 
+    @cached
+    def text(self) -> str:
+        """It as text."""
+        inner = text_of(self.of.terms)
+        return f"({inner if inner.isidentifier() else f'({inner})'}//{self.by})"
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
 
 @dataclass(frozen=True)
 class Least:
@@ -55,6 +74,14 @@ class Least:
     left: Sum
     right: int
     sign: int = 1
+
+    @cached
+    def text(self) -> str:
+        """It as text."""
+        return f"{'least' if self.sign > 0 else 'most'}({text_of(self.left.terms)};{self.right})"
+
+    def __hash__(self) -> int:
+        return hash(self.text)
 
 
 Atom = Symbol | Quotient | Least
@@ -70,13 +97,26 @@ class Sum(int):
 
     terms: Terms
     low: int
-    atoms: int
-    """How many atoms it is written with, those within others as well."""
 
     def __new__(cls, terms: Terms, low: int, high: int) -> Self:
         made = super().__new__(cls, high)
-        made.terms, made.low, made.atoms = terms, low, atoms_in(m for m, _ in terms)
+        made.terms, made.low = terms, low
         return made
+
+    @cached
+    def atoms(self) -> int:
+        """How many atoms it is written with, those within others as well."""
+        return sum(1 if isinstance(a, Symbol) else 1 + inner_of(a).atoms for m, _ in self.terms for a in m)
+
+    @cached
+    def symbols(self) -> tuple[Symbol, ...]:
+        """The symbols that it depends on, by name."""
+        return tuple(symbols_in(self.terms))
+
+    @cached
+    def origins(self) -> frozenset[str]:
+        """The names of the symbols that it depends on, and of those that the range of one of them depends on."""
+        return origins_of(a for m, _ in self.terms for a in m)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sum) and self.terms == other.terms
@@ -84,8 +124,12 @@ class Sum(int):
     def __ne__(self, other: object) -> bool:
         return not self == other
 
-    def __hash__(self) -> int:
+    @cached
+    def _hash(self) -> int:
         return hash(self.terms)
+
+    def __hash__(self) -> int:
+        return self._hash
 
 
 def span_of(n: int) -> tuple[int, int]:
@@ -112,11 +156,23 @@ def combined(left: Iterable[Term], right: Iterable[Term], times: int = 1) -> dic
     return total
 
 
+def added(left: Terms, right: Terms) -> Terms:
+    """The sum of two that have no product in common but 1.
+
+    >>> n, m = Symbol("n", 1, 8), Symbol("m", 1, 9)
+    >>> text_of(added((((n,), 2), ((), 3)), (((m,), 1), ((), -2))))
+    'm+2*n+1'
+    """
+    number = sum(c for terms in (left, right) for m, c in terms[-1:] if not m)
+    varying = tuple(sorted((t for t in (*left, *right) if t[0]), key=_order))
+    return (*varying, ((), number)) if number else varying
+
+
 def product(left: Iterable[Term], right: Sequence[Term]) -> dict[Monomial, int]:
     """A sum times another."""
     total: dict[Monomial, int] = {}
     for (a, p), (b, q) in itertools.product(left, right):
-        key = tuple(sorted((*a, *b), key=atom_text)) if a and b else a or b
+        key = tuple(sorted((*a, *b), key=_text)) if a and b else a or b
         total[key] = total.get(key, 0) + p * q
     return total
 
@@ -162,11 +218,14 @@ def divided(
 
 
 def _lead(term: Term) -> tuple[int, list[str]]:
-    return len(term[0]), [atom_text(a) for a in term[0]]
+    return len(term[0]), [a.text for a in term[0]]
 
 
 def _order(term: Term) -> tuple[int, list[str]]:
-    return -len(term[0]), [atom_text(a) for a in term[0]]
+    return -len(term[0]), [a.text for a in term[0]]
+
+
+_text = operator.attrgetter("text")
 
 
 # -- atoms -----------------------------------------------------------------------------------------------------
@@ -175,20 +234,26 @@ def inner_of(atom: Quotient | Least) -> Sum:
     return atom.of if isinstance(atom, Quotient) else atom.left
 
 
-def atoms_in(products: Iterable[Monomial]) -> int:
-    """How many atoms products are written with, those within others as well."""
-    made_of = itertools.chain.from_iterable(products)
-    return sum(1 if isinstance(a, Symbol) else 1 + inner_of(a).atoms for a in made_of)
-
-
 def symbols_in(terms: Iterable[Term]) -> list[Symbol]:
     """The symbols that a sum depends on, by name."""
-    return sorted({s for m, _ in terms for a in m for s in symbols_of(a)})
+    found = {s for m, _ in terms for a in m for s in symbols_of(a)}
+    return sorted(found, key=lambda s: (s.name, s.low, s.high))
 
 
-def symbols_of(atom: Atom) -> list[Symbol]:
+def symbols_of(atom: Atom) -> tuple[Symbol, ...]:
     """The symbols that an atom depends on, by name."""
-    return [atom] if isinstance(atom, Symbol) else symbols_in(inner_of(atom).terms)
+    return (atom,) if isinstance(atom, Symbol) else inner_of(atom).symbols
+
+
+def origins_of(atoms: Iterable[Atom]) -> frozenset[str]:
+    """The names of the symbols that atoms depend on, and of those that the range of one of these depends on."""
+    found = set[str]()
+    for atom in atoms:
+        if isinstance(atom, Symbol):
+            found.update({atom.name}, *(count.origins for count in atom.under))
+        else:
+            found |= inner_of(atom).origins
+    return frozenset(found)
 
 
 def atom_span(atom: Atom) -> tuple[int, int]:
@@ -226,7 +291,7 @@ def text_of(terms: Iterable[Term]) -> str:
     out = ""
     for m, c in terms:
         factors, times = factored(m, c)
-        written = [f if isinstance(f, str) else atom_text(f) for f in factors]
+        written = [f if isinstance(f, str) else f.text for f in factors]
         if abs(times) != 1 or not m:
             written.insert(0, str(abs(times)))
         out += ("-" if c < 0 else "+" if out else "") + "*".join(written)
@@ -253,15 +318,3 @@ def stepped(atom: Atom) -> Symbol | None:
             if s.step == atom.by > 1 and atom.of.terms == (((s,), 1),):
                 return s
     return None
-
-
-def atom_text(atom: Atom) -> str:
-    """An atom as text."""
-    match atom:
-        case Symbol():
-            return atom.name
-        case Quotient():
-            inner = text_of(atom.of.terms)
-            return f"({inner if inner.isidentifier() else f'({inner})'}//{atom.by})"
-        case Least():
-            return f"{'least' if atom.sign > 0 else 'most'}({text_of(atom.left.terms)};{atom.right})"

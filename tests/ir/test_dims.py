@@ -65,9 +65,9 @@ def untried() -> Iterator[None]:
     """Ranges are found as those of symbols are that have too many values to try them all."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(dims_ranges, "MAX_TRIED", 0)
-        dims_ranges.range_of.cache_clear()
+        dims_ranges._range_of.cache_clear()
         yield
-    dims_ranges.range_of.cache_clear()
+    dims_ranges._range_of.cache_clear()
 
 
 @pytest.mark.usefixtures("untried")
