@@ -18,6 +18,7 @@ from dataclasses import replace
 
 from mccompile._dataclass import dataclass
 from mccompile.codegen.binding import KERNEL_NAME, Head
+from mccompile.codegen.common_sums import with_common_sums
 from mccompile.codegen.inlined_functions import with_one_text, without_restrict
 from mccompile.codegen.printed import Printer, Rendered, Step
 from mccompile.codegen.savings import (
@@ -226,6 +227,7 @@ def _parted(steps: Sequence[Step], allowed: Allowed, vectors: bool) -> tuple[lis
     parted = _callers_joined(parted) if numbered else parted
     if _letters(found, steps) > MOST_LETTERS:
         found = with_one_text(Shared({s.made.text: s.made.text for s in parted}, found.functions))
+        found = with_common_sums(found)
         parted = _with_texts(parted, found)
     beside = {}
     for name, text in found.functions.items():
@@ -250,7 +252,8 @@ def _shared_inlined(before: Shared, numbered: bool) -> Shared:
     kinds = {alike.kind for alike in functions_alike(functions)} if numbered else set()
     found = shared_functions(texts, functions, LETTERS, kinds, before.functions)
     after = Shared({text: found.texts[now] for text, now in before.texts.items()}, found.functions)
-    return after if found.functions == before.functions else _shared_inlined(after, numbered)
+    after = with_common_sums(after, inlined=True) if numbered else after
+    return after if after.functions == before.functions else _shared_inlined(after, numbered)
 
 
 def _letters(shared: Shared, steps: Sequence[Step]) -> int:

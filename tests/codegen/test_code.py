@@ -22,6 +22,7 @@ OWN = {
     "uses.py": "reads templates and forms of C, before anything is printed",
     "templates.py": "reads templates, and sets comments and strings apart where it indents",
     "inlined_functions.py": "compares functions that are printed, and keeps one text of those that are alike",
+    "common_sums.py": "compares parts of functions that are printed, and keeps one text of those that are alike",
     "shared_functions.py": "compares functions beside kernels that are printed, and keeps one of each",
     "common_extents.py": "compares kernels that are printed, and gives their extents numbers for names",
     "shared_numbers.py": "compares kernels that are printed, and gives their functions the numbers they mention",
