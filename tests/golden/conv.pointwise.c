@@ -17,62 +17,31 @@ static MCC_NOINLINE void net_k0_conv_4x24(const float *MCC_RESTRICT x0, const fl
     MCC_WRITES();
     const float *in = &x0[n];
     const float *w = &x1[m * 3];
-    mcc_vf acc0_0 = { 0.0f };
-    mcc_vf acc0_1 = { 0.0f };
-    mcc_vf acc0_2 = { 0.0f };
-    mcc_vf acc1_0 = { 0.0f };
-    mcc_vf acc1_1 = { 0.0f };
-    mcc_vf acc1_2 = { 0.0f };
-    mcc_vf acc2_0 = { 0.0f };
-    mcc_vf acc2_1 = { 0.0f };
-    mcc_vf acc2_2 = { 0.0f };
-    mcc_vf acc3_0 = { 0.0f };
-    mcc_vf acc3_1 = { 0.0f };
-    mcc_vf acc3_2 = { 0.0f };
+    mcc_vf acc[4][3] = { { { 0.0f } } };
+
     for (int32_t c = 0; c < 3; ++c) {
         MCC_BARRIER();
         const mcc_vf v0 = mcc_vload(in);
         const mcc_vf v1 = mcc_vload(in + 8);
         const mcc_vf v2 = mcc_vload(in + 16);
-        {
-            const mcc_vf s = mcc_vset(w[0]);
-            acc0_0 = mcc_vfma(s, v0, acc0_0);
-            acc0_1 = mcc_vfma(s, v1, acc0_1);
-            acc0_2 = mcc_vfma(s, v2, acc0_2);
-        }
-        {
-            const mcc_vf s = mcc_vset(w[1]);
-            acc1_0 = mcc_vfma(s, v0, acc1_0);
-            acc1_1 = mcc_vfma(s, v1, acc1_1);
-            acc1_2 = mcc_vfma(s, v2, acc1_2);
-        }
-        {
-            const mcc_vf s = mcc_vset(w[2]);
-            acc2_0 = mcc_vfma(s, v0, acc2_0);
-            acc2_1 = mcc_vfma(s, v1, acc2_1);
-            acc2_2 = mcc_vfma(s, v2, acc2_2);
-        }
-        {
-            const mcc_vf s = mcc_vset(w[3]);
-            acc3_0 = mcc_vfma(s, v0, acc3_0);
-            acc3_1 = mcc_vfma(s, v1, acc3_1);
-            acc3_2 = mcc_vfma(s, v2, acc3_2);
+        MCC_UNROLL_FULLY
+        for (int32_t r = 0; r < 4; ++r) {
+            const mcc_vf s = mcc_vset(w[r]);
+            acc[r][0] = mcc_vfma(s, v0, acc[r][0]);
+            acc[r][1] = mcc_vfma(s, v1, acc[r][1]);
+            acc[r][2] = mcc_vfma(s, v2, acc[r][2]);
         }
         in += 45;
         w += 4;
     }
-    mcc_vstore(&y0[m * 45 + n], mcc_vrelu((acc0_0 + mcc_vset(e0[m]))));
-    mcc_vstore(&y0[m * 45 + n + 8], mcc_vrelu((acc0_1 + mcc_vset(e0[m]))));
-    mcc_vstore(&y0[m * 45 + n + 16], mcc_vrelu((acc0_2 + mcc_vset(e0[m]))));
-    mcc_vstore(&y0[(m + 1) * 45 + n], mcc_vrelu((acc1_0 + mcc_vset(e0[m + 1]))));
-    mcc_vstore(&y0[(m + 1) * 45 + n + 8], mcc_vrelu((acc1_1 + mcc_vset(e0[m + 1]))));
-    mcc_vstore(&y0[(m + 1) * 45 + n + 16], mcc_vrelu((acc1_2 + mcc_vset(e0[m + 1]))));
-    mcc_vstore(&y0[(m + 2) * 45 + n], mcc_vrelu((acc2_0 + mcc_vset(e0[m + 2]))));
-    mcc_vstore(&y0[(m + 2) * 45 + n + 8], mcc_vrelu((acc2_1 + mcc_vset(e0[m + 2]))));
-    mcc_vstore(&y0[(m + 2) * 45 + n + 16], mcc_vrelu((acc2_2 + mcc_vset(e0[m + 2]))));
-    mcc_vstore(&y0[(m + 3) * 45 + n], mcc_vrelu((acc3_0 + mcc_vset(e0[m + 3]))));
-    mcc_vstore(&y0[(m + 3) * 45 + n + 8], mcc_vrelu((acc3_1 + mcc_vset(e0[m + 3]))));
-    mcc_vstore(&y0[(m + 3) * 45 + n + 16], mcc_vrelu((acc3_2 + mcc_vset(e0[m + 3]))));
+
+    MCC_UNROLL_FULLY
+    for (int32_t r = 0; r < 4; ++r) {
+        MCC_UNROLL_FULLY
+        for (int32_t j = 0; j < 3; ++j) {
+            mcc_vstore(&y0[(m + r) * 45 + n + j * 8], mcc_vrelu((acc[r][j] + mcc_vset(e0[m + r]))));
+        }
+    }
 }
 
 MCC_PLACE_CODE
@@ -82,62 +51,32 @@ static MCC_NOINLINE void net_k0_conv_4x21(const float *MCC_RESTRICT x0, const fl
     MCC_WRITES();
     const float *in = &x0[n];
     const float *w = &x1[m * 3];
-    mcc_vf acc0_0 = { 0.0f };
-    mcc_vf acc0_1 = { 0.0f };
-    mcc_vf acc0_2 = { 0.0f };
-    mcc_vf acc1_0 = { 0.0f };
-    mcc_vf acc1_1 = { 0.0f };
-    mcc_vf acc1_2 = { 0.0f };
-    mcc_vf acc2_0 = { 0.0f };
-    mcc_vf acc2_1 = { 0.0f };
-    mcc_vf acc2_2 = { 0.0f };
-    mcc_vf acc3_0 = { 0.0f };
-    mcc_vf acc3_1 = { 0.0f };
-    mcc_vf acc3_2 = { 0.0f };
+    mcc_vf acc[4][3] = { { { 0.0f } } };
+
     for (int32_t c = 0; c < 3; ++c) {
         MCC_BARRIER();
         const mcc_vf v0 = mcc_vload(in);
         const mcc_vf v1 = mcc_vload(in + 8);
         const mcc_vf v2 = mcc_vload_n(in + 16, 5);
-        {
-            const mcc_vf s = mcc_vset(w[0]);
-            acc0_0 = mcc_vfma(s, v0, acc0_0);
-            acc0_1 = mcc_vfma(s, v1, acc0_1);
-            acc0_2 = mcc_vfma(s, v2, acc0_2);
-        }
-        {
-            const mcc_vf s = mcc_vset(w[1]);
-            acc1_0 = mcc_vfma(s, v0, acc1_0);
-            acc1_1 = mcc_vfma(s, v1, acc1_1);
-            acc1_2 = mcc_vfma(s, v2, acc1_2);
-        }
-        {
-            const mcc_vf s = mcc_vset(w[2]);
-            acc2_0 = mcc_vfma(s, v0, acc2_0);
-            acc2_1 = mcc_vfma(s, v1, acc2_1);
-            acc2_2 = mcc_vfma(s, v2, acc2_2);
-        }
-        {
-            const mcc_vf s = mcc_vset(w[3]);
-            acc3_0 = mcc_vfma(s, v0, acc3_0);
-            acc3_1 = mcc_vfma(s, v1, acc3_1);
-            acc3_2 = mcc_vfma(s, v2, acc3_2);
+        MCC_UNROLL_FULLY
+        for (int32_t r = 0; r < 4; ++r) {
+            const mcc_vf s = mcc_vset(w[r]);
+            acc[r][0] = mcc_vfma(s, v0, acc[r][0]);
+            acc[r][1] = mcc_vfma(s, v1, acc[r][1]);
+            acc[r][2] = mcc_vfma(s, v2, acc[r][2]);
         }
         in += 45;
         w += 4;
     }
-    mcc_vstore(&y0[m * 45 + n], mcc_vrelu((acc0_0 + mcc_vset(e0[m]))));
-    mcc_vstore(&y0[m * 45 + n + 8], mcc_vrelu((acc0_1 + mcc_vset(e0[m]))));
-    mcc_vstore_n(&y0[m * 45 + n + 16], mcc_vrelu((acc0_2 + mcc_vset(e0[m]))), 5);
-    mcc_vstore(&y0[(m + 1) * 45 + n], mcc_vrelu((acc1_0 + mcc_vset(e0[m + 1]))));
-    mcc_vstore(&y0[(m + 1) * 45 + n + 8], mcc_vrelu((acc1_1 + mcc_vset(e0[m + 1]))));
-    mcc_vstore_n(&y0[(m + 1) * 45 + n + 16], mcc_vrelu((acc1_2 + mcc_vset(e0[m + 1]))), 5);
-    mcc_vstore(&y0[(m + 2) * 45 + n], mcc_vrelu((acc2_0 + mcc_vset(e0[m + 2]))));
-    mcc_vstore(&y0[(m + 2) * 45 + n + 8], mcc_vrelu((acc2_1 + mcc_vset(e0[m + 2]))));
-    mcc_vstore_n(&y0[(m + 2) * 45 + n + 16], mcc_vrelu((acc2_2 + mcc_vset(e0[m + 2]))), 5);
-    mcc_vstore(&y0[(m + 3) * 45 + n], mcc_vrelu((acc3_0 + mcc_vset(e0[m + 3]))));
-    mcc_vstore(&y0[(m + 3) * 45 + n + 8], mcc_vrelu((acc3_1 + mcc_vset(e0[m + 3]))));
-    mcc_vstore_n(&y0[(m + 3) * 45 + n + 16], mcc_vrelu((acc3_2 + mcc_vset(e0[m + 3]))), 5);
+
+    MCC_UNROLL_FULLY
+    for (int32_t r = 0; r < 4; ++r) {
+        MCC_UNROLL_FULLY
+        for (int32_t j = 0; j < 2; ++j) {
+            mcc_vstore(&y0[(m + r) * 45 + n + j * 8], mcc_vrelu((acc[r][j] + mcc_vset(e0[m + r]))));
+        }
+        mcc_vstore_n(&y0[(m + r) * 45 + n + 16], mcc_vrelu((acc[r][2] + mcc_vset(e0[m + r]))), 5);
+    }
 }
 
 MCC_PLACE_CODE
