@@ -56,15 +56,8 @@ static MCC_NOINLINE void net_k3_conv_3x1x18(const float *MCC_RESTRICT x0, const 
     MCC_WRITES();
     const float *in = &x0[(oh - 1) * 20 + ow - 1];
     const float *w = &x1[m * 18];
-    mcc_vf acc0_0_0 = { 0.0f };
-    mcc_vf acc0_0_1 = { 0.0f };
-    mcc_vf acc0_0_2 = { 0.0f };
-    mcc_vf acc1_0_0 = { 0.0f };
-    mcc_vf acc1_0_1 = { 0.0f };
-    mcc_vf acc1_0_2 = { 0.0f };
-    mcc_vf acc2_0_0 = { 0.0f };
-    mcc_vf acc2_0_1 = { 0.0f };
-    mcc_vf acc2_0_2 = { 0.0f };
+    mcc_vf acc[3][3] = { { { 0.0f } } };
+
     for (int32_t c = 0; c < 2; ++c) {
         for (int32_t kh = 0; kh < 3; ++kh) {
             const float *tap = in + kh * 20;
@@ -73,23 +66,12 @@ static MCC_NOINLINE void net_k3_conv_3x1x18(const float *MCC_RESTRICT x0, const 
                 const mcc_vf v0_0 = mcc_vload(tap);
                 const mcc_vf v0_1 = mcc_vload(tap + 8);
                 const mcc_vf v0_2 = mcc_vload_n(tap + 16, 2);
-                {
-                    const mcc_vf s = mcc_vset(w[0]);
-                    acc0_0_0 = mcc_vfma(s, v0_0, acc0_0_0);
-                    acc0_0_1 = mcc_vfma(s, v0_1, acc0_0_1);
-                    acc0_0_2 = mcc_vfma(s, v0_2, acc0_0_2);
-                }
-                {
-                    const mcc_vf s = mcc_vset(w[1]);
-                    acc1_0_0 = mcc_vfma(s, v0_0, acc1_0_0);
-                    acc1_0_1 = mcc_vfma(s, v0_1, acc1_0_1);
-                    acc1_0_2 = mcc_vfma(s, v0_2, acc1_0_2);
-                }
-                {
-                    const mcc_vf s = mcc_vset(w[2]);
-                    acc2_0_0 = mcc_vfma(s, v0_0, acc2_0_0);
-                    acc2_0_1 = mcc_vfma(s, v0_1, acc2_0_1);
-                    acc2_0_2 = mcc_vfma(s, v0_2, acc2_0_2);
+                MCC_UNROLL_FULLY
+                for (int32_t r = 0; r < 3; ++r) {
+                    const mcc_vf s = mcc_vset(w[r]);
+                    acc[r][0] = mcc_vfma(s, v0_0, acc[r][0]);
+                    acc[r][1] = mcc_vfma(s, v0_1, acc[r][1]);
+                    acc[r][2] = mcc_vfma(s, v0_2, acc[r][2]);
                 }
                 tap += 1;
                 w += 3;
@@ -97,15 +79,15 @@ static MCC_NOINLINE void net_k3_conv_3x1x18(const float *MCC_RESTRICT x0, const 
         }
         in += 140;
     }
-    mcc_vstore(&y0[m * 90 + oh * 18 + ow], mcc_vrelu((acc0_0_0 + mcc_vset(e0[m]))));
-    mcc_vstore(&y0[m * 90 + oh * 18 + ow + 8], mcc_vrelu((acc0_0_1 + mcc_vset(e0[m]))));
-    mcc_vstore_n(&y0[m * 90 + oh * 18 + ow + 16], mcc_vrelu((acc0_0_2 + mcc_vset(e0[m]))), 2);
-    mcc_vstore(&y0[(m + 1) * 90 + oh * 18 + ow], mcc_vrelu((acc1_0_0 + mcc_vset(e0[m + 1]))));
-    mcc_vstore(&y0[(m + 1) * 90 + oh * 18 + ow + 8], mcc_vrelu((acc1_0_1 + mcc_vset(e0[m + 1]))));
-    mcc_vstore_n(&y0[(m + 1) * 90 + oh * 18 + ow + 16], mcc_vrelu((acc1_0_2 + mcc_vset(e0[m + 1]))), 2);
-    mcc_vstore(&y0[(m + 2) * 90 + oh * 18 + ow], mcc_vrelu((acc2_0_0 + mcc_vset(e0[m + 2]))));
-    mcc_vstore(&y0[(m + 2) * 90 + oh * 18 + ow + 8], mcc_vrelu((acc2_0_1 + mcc_vset(e0[m + 2]))));
-    mcc_vstore_n(&y0[(m + 2) * 90 + oh * 18 + ow + 16], mcc_vrelu((acc2_0_2 + mcc_vset(e0[m + 2]))), 2);
+
+    MCC_UNROLL_FULLY
+    for (int32_t r = 0; r < 3; ++r) {
+        MCC_UNROLL_FULLY
+        for (int32_t j = 0; j < 2; ++j) {
+            mcc_vstore(&y0[(m + r) * 90 + oh * 18 + ow + j * 8], mcc_vrelu((acc[r][j] + mcc_vset(e0[m + r]))));
+        }
+        mcc_vstore_n(&y0[(m + r) * 90 + oh * 18 + ow + 16], mcc_vrelu((acc[r][2] + mcc_vset(e0[m + r]))), 2);
+    }
 }
 
 MCC_PLACE_CODE
@@ -204,14 +186,8 @@ static MCC_NOINLINE void net_k3_conv_4x2x8(const float *MCC_RESTRICT x0, const f
     MCC_WRITES();
     const float *in = &x0[(oh * 2 - 1) * 33 + ow * 2 - 1];
     const float *w = &x1[m * 18];
-    mcc_vf acc0_0_0 = { 0.0f };
-    mcc_vf acc0_1_0 = { 0.0f };
-    mcc_vf acc1_0_0 = { 0.0f };
-    mcc_vf acc1_1_0 = { 0.0f };
-    mcc_vf acc2_0_0 = { 0.0f };
-    mcc_vf acc2_1_0 = { 0.0f };
-    mcc_vf acc3_0_0 = { 0.0f };
-    mcc_vf acc3_1_0 = { 0.0f };
+    mcc_vf acc[4][2] = { { { 0.0f } } };
+
     for (int32_t c = 0; c < 2; ++c) {
         for (int32_t kh = 0; kh < 3; ++kh) {
             const float *tap = in + kh * 33;
@@ -219,25 +195,11 @@ static MCC_NOINLINE void net_k3_conv_4x2x8(const float *MCC_RESTRICT x0, const f
                 MCC_BARRIER();
                 const mcc_vf v0_0 = mcc_vload2(tap);
                 const mcc_vf v1_0 = mcc_vload2(tap + 66);
-                {
-                    const mcc_vf s = mcc_vset(w[0]);
-                    acc0_0_0 = mcc_vfma(s, v0_0, acc0_0_0);
-                    acc0_1_0 = mcc_vfma(s, v1_0, acc0_1_0);
-                }
-                {
-                    const mcc_vf s = mcc_vset(w[1]);
-                    acc1_0_0 = mcc_vfma(s, v0_0, acc1_0_0);
-                    acc1_1_0 = mcc_vfma(s, v1_0, acc1_1_0);
-                }
-                {
-                    const mcc_vf s = mcc_vset(w[2]);
-                    acc2_0_0 = mcc_vfma(s, v0_0, acc2_0_0);
-                    acc2_1_0 = mcc_vfma(s, v1_0, acc2_1_0);
-                }
-                {
-                    const mcc_vf s = mcc_vset(w[3]);
-                    acc3_0_0 = mcc_vfma(s, v0_0, acc3_0_0);
-                    acc3_1_0 = mcc_vfma(s, v1_0, acc3_1_0);
+                MCC_UNROLL_FULLY
+                for (int32_t r = 0; r < 4; ++r) {
+                    const mcc_vf s = mcc_vset(w[r]);
+                    acc[r][0] = mcc_vfma(s, v0_0, acc[r][0]);
+                    acc[r][1] = mcc_vfma(s, v1_0, acc[r][1]);
                 }
                 tap += 1;
                 w += 4;
@@ -245,14 +207,12 @@ static MCC_NOINLINE void net_k3_conv_4x2x8(const float *MCC_RESTRICT x0, const f
         }
         in += 297;
     }
-    mcc_vstore(&y0[m * 64 + oh * 16 + ow], acc0_0_0);
-    mcc_vstore(&y0[m * 64 + (oh + 1) * 16 + ow], acc0_1_0);
-    mcc_vstore(&y0[(m + 1) * 64 + oh * 16 + ow], acc1_0_0);
-    mcc_vstore(&y0[(m + 1) * 64 + (oh + 1) * 16 + ow], acc1_1_0);
-    mcc_vstore(&y0[(m + 2) * 64 + oh * 16 + ow], acc2_0_0);
-    mcc_vstore(&y0[(m + 2) * 64 + (oh + 1) * 16 + ow], acc2_1_0);
-    mcc_vstore(&y0[(m + 3) * 64 + oh * 16 + ow], acc3_0_0);
-    mcc_vstore(&y0[(m + 3) * 64 + (oh + 1) * 16 + ow], acc3_1_0);
+
+    MCC_UNROLL_FULLY
+    for (int32_t r = 0; r < 4; ++r) {
+        mcc_vstore(&y0[(m + r) * 64 + oh * 16 + ow], acc[r][0]);
+        mcc_vstore(&y0[(m + r) * 64 + (oh + 1) * 16 + ow], acc[r][1]);
+    }
 }
 
 MCC_PLACE_CODE
