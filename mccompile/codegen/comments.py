@@ -21,7 +21,7 @@ from mccompile.ir import expr as ex
 from mccompile.ir.dims import varies
 from mccompile.ir.kernel import Call, Fill
 from mccompile.ir.op import Kind
-from mccompile.ir.types import Shape, layout_text
+from mccompile.ir.types import Shape, TensorType, layout_text
 from mccompile.ir.views import View
 
 MAX_STEPS = 12
@@ -199,6 +199,17 @@ def _shape(view: View) -> Shape:
     """The logical extents of what a view shows: of the tensor as a whole, or of a part."""
     whole = view.buffer.space == "blob" or view.count == view.buffer.type.count
     return view.buffer.type.shape if whole else view.shape
+
+
+def type_text(t: TensorType) -> str:
+    """A type as a comment shows it: of a sum of a hundred counts, how it begins.
+
+    >>> from mccompile.ir.types import F32
+    >>> type_text(TensorType(F32, (3, 4)))
+    'f32[3,4]'
+    """
+    layout = "" if t.layout is None else f":{layout_text(t.layout)}"
+    return f"{t.dtype}[{_extents([t.shape])}]{layout}"
 
 
 def _extents(shapes: Sequence[Shape]) -> str:

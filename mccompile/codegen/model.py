@@ -13,6 +13,7 @@ from mccompile._dataclass import dataclass
 from mccompile._version import __version__
 from mccompile.codegen.blob import BlobTensor, blob_id, write_blob
 from mccompile.codegen.code import wrapped
+from mccompile.codegen.comments import type_text
 from mccompile.codegen.extents import c_number, given_extents
 from mccompile.codegen.facts import (
     Arena,
@@ -85,9 +86,8 @@ def _arena_members(program: Program, ids: dict[str, str], buffers: list[Buffer])
         role = "state" if b in program.module.held else b.role
         about = label(b.name) + (f", {role}" if role else "")
         about += ", with halo" if b.halo else ""
-        members.append(
-            Member(ids[b.name], b.type.dtype.c, b.elements, at, at + b.nbytes, f"{about} {b.type}", first, last)
-        )
+        about += f" {type_text(b.type)}"
+        members.append(Member(ids[b.name], b.type.dtype.c, b.elements, at, at + b.nbytes, about, first, last))
     return members
 
 

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 import mccompile
-from mccompile.codegen.comments import Use, kernel_comment
+from mccompile.codegen.comments import MAX_BODY, Use, kernel_comment, type_text
 from mccompile.codegen.names import MAX_LABEL, label
 from mccompile.codegen.wrapping import COLUMNS, wrap_comment
 from mccompile.ir import expr as ex
+from mccompile.ir.dims import symbol
 from mccompile.ir.graph_text import parse_graph
 from mccompile.ir.kernel import Call
 from mccompile.ir.types import F32, TensorType
@@ -122,3 +123,12 @@ def test_labels_keep_the_end_of_a_path() -> None:
     )
     assert label("a/Relu;" + "b/" * 40) == "a/Relu"
     assert len(label("x" * 500)) == MAX_LABEL
+
+
+def test_long_extents_are_cut_short() -> None:
+    counts = [symbol(f"count_{i}", 0, 9) for i in range(90)]
+    assert type_text(TensorType(F32, (counts[0], 4))) == "f32[count_0,4]"
+    text = type_text(TensorType(F32, (sum(counts), 4)))
+    assert text.startswith("f32[count_0+count_1+")
+    assert text.endswith("...,4]")
+    assert len(text) == len("f32[,4]") + MAX_BODY
