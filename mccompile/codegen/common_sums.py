@@ -276,14 +276,15 @@ def _changes(text: str, name: str) -> bool:
 
 # -- statements ------------------------------------------------------------------------------------------------
 def _statements(text: str, block: range) -> Iterator[range]:
-    """Where the statements of a block stand, one that is a block, or ends with one, as a whole."""
+    """Where the statements of a block stand, without comments before them; one with a block is a whole."""
     begin, depth = block.start, 0
     for m in _MARK.finditer(text, block.start, block.stop):
         depth += (m[0] in "({") - (m[0] in ")}")
-        ends = m[0] == ";" or (m[0] == "}" and not _GOES_ON.match(text, m.end()))
-        if depth == 0 and ends:
-            statement = text[begin : m.end()]
-            yield range(begin + len(statement) - len(statement.lstrip()), m.end())
+        before = text[begin : m.start()]
+        if m[0].startswith("/*") and not before.strip():
+            begin = m.end()
+        elif depth == 0 and (m[0] == ";" or (m[0] == "}" and not _GOES_ON.match(text, m.end()))):
+            yield range(begin + len(before) - len(before.lstrip()), m.end())
             begin = m.end()
 
 
