@@ -19,12 +19,13 @@ from mccompile.codegen.foreign import foreign_call
 from mccompile.codegen.long_sums import LONG, LongSums
 from mccompile.codegen.loops import part_numbers
 from mccompile.codegen.one_lane import vectors_for
+from mccompile.codegen.own_extents import OwnExtents, varies_within
 from mccompile.codegen.scaled import scaled_channels
 from mccompile.codegen.shared_numbers import mentioned, with_parameters
 from mccompile.codegen.templates import render
 from mccompile.codegen.uses import printed_names
 from mccompile.codegen.words import Words
-from mccompile.ir.dims import polynomial, symbols
+from mccompile.ir.dims import polynomial, symbols, with_symbols
 from mccompile.ir.errors import InternalError
 from mccompile.ir.kernel import Call, Fill, number_names
 from mccompile.ir.views import View, whole
@@ -77,15 +78,25 @@ def _symbols(call: Call) -> dict[str, int]:
     return _by_name(number_names(call).values())
 
 
-def _with_short_sums(call: Call) -> tuple[Call, Mapping[str, int]]:
-    """The call with a name for each long sum of extents, and what its kernel may be told, by the C parameter: these
-    sums, and `_symbols`."""
+def _with_short_extents(call: Call) -> tuple[Call, Mapping[str, int]]:
+    """The call with a name for each long sum of extents and for each extent that is its kernel's own, and what its
+    kernel may be told, by the C parameter: these, and `_symbols`."""
     known = _symbols(call)
-    if len(known) <= LONG:
+    if not known:
         return call, known
-    sums = LongSums({s.name: s.name for s in symbols(*number_names(call).values())})
-    short = call.with_numbers(sums.short)
-    return short, {extent_name(name): n for name, n in sums.kept.items()} | known
+    kept: dict[str, int] = {}
+    short = call
+    if len(known) > LONG:
+        sums = LongSums({s.name: s.name for s in symbols(*number_names(call).values())})
+        short = call.with_numbers(sums.short)
+        kept |= sums.kept
+    numbers = [*number_names(short).values(), *short.op.told, *(v.offset for v in short.views())]
+    own = OwnExtents(numbers, {s.name for s in symbols(*known.values(), *numbers)})
+    if own.kept and not varies_within((short.params, short.parts)):
+        short = short.with_numbers(own.short)
+        values = {s.name: kept.get(s.name, polynomial({(s,): 1})) for s in symbols(*own.kept.values())}
+        kept |= {name: with_symbols(n, values) for name, n in own.kept.items()}
+    return short, {extent_name(name): n for name, n in kept.items()} | known
 
 
 def _by_name(*numbers: Iterable[int]) -> dict[str, int]:
@@ -203,7 +214,7 @@ class Printer:
             made = _fill(step, self.external)
             numbers = (step.view.count,) if _is_whole(step) else _extents(made, _fill_numbers(step))
             return Step(step, made, (step.view,), numbers)
-        short, known = _with_short_sums(step)
+        short, known = _with_short_extents(step)
         printed = self._call(short, plain, known)
         call = step if printed.args == step.args else replace(step, args=printed.args)
         scratch = () if call.scratch is None else (whole(call.scratch),)
