@@ -133,7 +133,7 @@ class _Part:
         parameters = ", ".join(v.parameter for v in self.given if not v.is_number)
         text = f"MCC_PLACE_CODE\nMCC_INLINE void {KERNEL_NAME}_sums({parameters})\n{{\n{body}\n}}"
         form = form_of(text, floats=True, rows=True)
-        if any(p in piece for p in places for piece in (self.body, *form.pieces)):
+        if len(names) > MOST_GIVEN or any(p in piece for p in places for piece in (self.body, *form.pieces)):
             return None
         named: dict[Number, Number] = {FIRST + i: _Named.of(name, place + i) for i, name in enumerate(names)}
         return Form(form.pieces, tuple(named.get(n, n) for n in form.numbers))
@@ -236,8 +236,9 @@ def _parts(text: str, block: range, scope: _Scope, loops: tuple[range, ...]) -> 
             scope[declared["name"]] = _variable(declared, block)
         elif not statement.startswith("MCC_UNROLL_FULLY") and not _STEP.search(_without_blocks(statement)):
             inner_loops = (*loops, own) if _LOOP.match(statement) else loops
+            head = statement.partition("{")[0]
             for inner in _blocks(text, own):
-                counted = {m[2]: _Variable(m[2], f"{m[1]} ", False, inner) for m in _COUNTED.finditer(statement)}
+                counted = {m[2]: _Variable(m[2], f"{m[1]} ", False, inner) for m in _COUNTED.finditer(head)}
                 yield from _parts(text, inner, {**scope, **counted}, inner_loops)
 
 
@@ -254,8 +255,8 @@ def _part(text: str, run: Sequence[range], scope: _Scope, loops: Sequence[range]
     body = part.body
     words = dict.fromkeys(_VARIABLE.findall(_COMMENT.sub("", body)))
     inner = {m["name"] for m in _DECLARATION.finditer(body)} | {m[2] for m in _COUNTED.finditer(body)}
-    given = tuple(scope[w] for w in words if w in scope and w not in inner)
-    is_known = all(w in scope or w in inner for w in words)
+    given = tuple(scope[w] for w in words if w in scope)
+    is_known = all((w in scope) != (w in inner) for w in words)
     if not is_known or len(body) < SHORTEST or "for (" not in body or len(given) > MOST_GIVEN:
         return
     if not any(_changes(body, v.name) and _is_mentioned_again(text, v, part.end, loops) for v in given):
