@@ -283,7 +283,7 @@ class KernelContext:
     def span(self, name: str, first: str, stop: str, caller: loops.Caller) -> str:
         return loops.span(name, first, stop, caller, self._shared)
 
-    def tiles(self, name: str, segment: Segment, caller: loops.Caller, shift: str = "0") -> str:
+    def tiles(self, name: str, segment: Segment, caller: loops.Caller, shift: str | int = 0) -> str:
         return loops.tiles(name, segment, caller, shift, self._shared)
 
     @staticmethod

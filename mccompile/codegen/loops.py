@@ -79,9 +79,12 @@ def _each(name: str, first: str, stop: str, shared: Shared | None) -> str:
     return f"for (int32_t {name} = {first}; {name} < {stop}; ++{name}) {{"
 
 
-def tiles(name: str, segment: Segment, caller: Caller, shift: str = "0", shared: Shared | None = None) -> str:
+def tiles(
+    name: str, segment: Segment, caller: Caller, shift: str | int = 0, shared: Shared | None = None
+) -> str:
     """What is called, for each tile of a segment, which begins at ``name``; ``shift`` is where the axis begins."""
-    start, stop = total(shift, segment.start), total(shift, segment.stop)
+    places = (segment.start, segment.stop)
+    start, stop = (total(shift + n if isinstance(shift, int) else total(shift, n)) for n in places)
     body = caller().strip()
     if name == "0":
         return body + "\n"
