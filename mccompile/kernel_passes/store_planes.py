@@ -38,11 +38,12 @@ def run(module: KernelModule, remarks: Remarks, target: Target, judge: Judge) ->
     if not moved:
         return 0
     now = judge.begin(steps)
-    limit = min(_stashed_peak(judge, steps, module.buffers, now), WORTH * judge.baseline)
     peak = judge.peak(stored, buffers=buffers)
-    least = min(peak, _stashed_peak(judge, stored, buffers, peak))
     if any(isinstance(s, Call) and variant(s.kernel).wants_pixels for s in stored):
-        limit = now + 1
+        limit: float = now + 1
+    else:
+        limit = min(_stashed_peak(judge, steps, module.buffers, now), WORTH * judge.baseline)
+    least = peak if peak < limit else min(peak, _stashed_peak(judge, stored, buffers, peak))
     if least >= limit:
         remarks.miss(f"stored {len(moved)} planes channels-last", f"the peak would be {least} bytes, it is {now}")
         return 0
