@@ -28,7 +28,7 @@ from dataclasses import fields, is_dataclass
 
 from mccompile.codegen.c_extent import NARROW
 from mccompile.ir.dims import Dim, polynomial, span, symbol
-from mccompile.ir.dims_terms import Atom, Quotient, Symbol, origins_of, stepped
+from mccompile.ir.dims_terms import Atom, Quotient, Symbol, origins_of, stepped, symbols_of
 
 
 class OwnExtents:
@@ -42,7 +42,8 @@ class OwnExtents:
         for together in _apart(list(atoms)):
             base = min(together, key=_divisor)
             low, high = span(polynomial({(base,): 1}))
-            if isinstance(base, Symbol) or stepped(base) or max(-low, high) > NARROW:
+            known_better = isinstance(base, Symbol) or stepped(base) or any(s.choices for s in symbols_of(base))
+            if known_better or max(-low, high) > NARROW:
                 continue
             extent = symbol(name := next(names), low, high)
             found = [_made_of(a, base, extent) for a in together]

@@ -10,7 +10,7 @@ import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from mccompile.codegen.own_extents import OwnExtents, varies_within
-from mccompile.ir.dims import maximum, minimum, span, symbol
+from mccompile.ir.dims import chosen, maximum, minimum, span, symbol
 from mccompile.ir.dims_text import parse
 from mccompile.kernels.model.tiles import segments
 from tests.support.runs import compare
@@ -33,6 +33,7 @@ N, M, W = symbol("n", 1, 500), symbol("m", 1, 500), symbol("w", 32, 320, 32)
         ([N, 2 * M + 1], 0),
         ([W // 2, W // 4], 0),  # all of w's steps: they are said by it
         ([maximum(N * N - 5_000_000_000, 0)], 0),  # no int32_t
+        ([(chosen("c", (1, 4, 7)) + 1) // 2], 0),  # 1, 2 or 4, not 3
     ],
 )
 def test_an_extent_is_kept_where_all_is_made_of_it(numbers: list[int], kept: int) -> None:
