@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mccompile._dataclass import dataclass
-from mccompile.ir.dims import Dim, bound, maximum, minimum, ranges, span
+from mccompile.ir.dims import Dim, bound, maximum, minimum, ranges, span, symbols
 from mccompile.ir.limits import MOST_INDEX, elements, exceeds
 from mccompile.ir.op import TypeRuleError
 from mccompile.ir.types import Shape
@@ -39,8 +39,9 @@ class Window:
         for i in range(n):
             reach = self.dilations[i] * (self.kernel[i] - 1) + 1
             free = spatial[i] + self.pads[i] + self.pads[n + i] - reach
-            # Of an extent that varies some values may leave room for no window, such as a count of 0.
-            may_be_none = isinstance(free, Dim) or (of_run and spatial[i] == 0)
+            # What may be none in a run, such as a count, may leave room for no window. Else it is an error, as it is
+            # of numbers: onnxruntime has a window there that is cut off, for -1 / 2 is 0 in C, and -1 // 2 is -1.
+            may_be_none = any(s.low < 1 for s in symbols(free)) or (of_run and spatial[i] == 0)
             none = self.strides[i] if may_be_none else 0
             least = 1 - self.strides[i] if ceil else 0  # the first window may reach beyond the end
             if span(free)[0] < least - none:

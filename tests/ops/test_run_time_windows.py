@@ -169,6 +169,21 @@ def test_a_view_that_may_be_outside_names_its_node(tmp_path: Path, monkeypatch: 
     assert e.value.where.startswith("pad (node_")
 
 
+@pytest.mark.parametrize("op", ["MaxPool", "AveragePool", "Conv"])
+def test_extents_too_small_for_a_window_are_refused(op: str, tmp_path: Path) -> None:
+    """Behind a stride of 2 there is one row of two, over which onnxruntime has a window of 2 that is cut off."""
+    m = Maker()
+    x = m.input("x", [1, 3, "h", "w"])
+    x = m.node("MaxPool", [x], kernel_shape=[2, 2], strides=[2, 2])
+    window = {"kernel_shape": [2, 2], "strides": [2, 2]}
+    x = m.node(op, [x, m.weight((3, 3, 2, 2))] if op == "Conv" else [x], **window)
+    onnx.save(m.model([x]), tmp_path / "net.onnx")
+    with pytest.raises(CompileError, match=r"a window of 2 does not fit .* h = 2\.\.9: begin the range higher"):
+        mccompile.compile(tmp_path / "net.onnx", tmp_path / "out", dims={"h": "2..9", "w": "4..9"})
+    feeds = [{"x": np.random.default_rng(0).random((1, 3, *s), np.float32)} for s in ((4, 4), (9, 5), (7, 9))]
+    compare(m.model([x]), tmp_path, feeds, 1e-5, 1e-5, target="generic", dims={"h": "4..9", "w": "4..9"})
+
+
 def test_computed_pads_of_images_that_may_have_no_row(tmp_path: Path) -> None:
     """Whether a view is inside is not asked of an extent that may be 0, but of its ends."""
     sizes = ((1, 1), (6, 5), (64, 33))
