@@ -227,8 +227,9 @@ def _extent(value: object, what: str, bindings: Bindings, known: Sequence[str]) 
 
 
 def _named_axes(inputs: Sequence[OnnxValue], shapes: Mapping[str, Sequence[int | str]]) -> list[OnnxValue]:
-    """The inputs with the names that shapes give to axes which have none: 2,batch,128."""
-    named = []
+    """The inputs with the names that shapes give to axes which have none: 2,batch,128. UsageError where a new one is
+    given to an axis that has an extent."""
+    named, known = list[OnnxValue](), _names_of(inputs)
     for value in inputs:
         given = shapes.get(value.name)
         shape = value.shape
@@ -236,6 +237,10 @@ def _named_axes(inputs: Sequence[OnnxValue], shapes: Mapping[str, Sequence[int |
             shape = (None,) * len(given)
         if given is not None and shape is not None and len(given) == len(shape):
             names = [e if isinstance(e, str) and re.fullmatch(r"[^\W\d]\w*", e) else None for e in given]
+            for axis, (dim, name) in enumerate(zip(shape, names, strict=True)):
+                if isinstance(dim, int) and name is not None and name not in known:
+                    raise UsageError(f"axis {axis} of input '{value.name}' is {dim} in the model, not '{name}'",
+                                     hint="export the model with dynamic axes")  # fmt: skip
             shape = tuple(name if dim is None else dim for dim, name in zip(shape, names, strict=True))
             if value.shape is not None or any(names):
                 value = dataclasses.replace(value, shape=shape)

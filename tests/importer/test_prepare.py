@@ -202,6 +202,13 @@ def test_dims_by_name_and_by_shape() -> None:
     assert [v.shape for v in done.inputs] == [(2, 7), (2, 3)]
 
 
+def test_an_axis_that_has_an_extent_takes_no_name_but_that_of_another_axis() -> None:
+    with pytest.raises(UsageError, match="axis 1 of input 'a' is 320 in the model, not 'h'"):
+        prepare(two((1, 320), ("n", 3)), {"h": "33..200"}, {"a": [1, "h"]})
+    done = prepare(two((1, 320), ("n", 3)), {"n": 320}, {"a": [1, "n"]})
+    assert [v.shape for v in done.inputs] == [(1, 320), (320, 3)]
+
+
 def test_default_batch() -> None:
     done = prepare(model(RELU, {"x": ("N", 3)}))
     assert done.inputs[0].shape == (1, 3)
