@@ -91,7 +91,8 @@ def _with_short_extents(call: Call) -> tuple[Call, Mapping[str, int]]:
         short = call.with_numbers(sums.short)
         kept |= sums.kept
     numbers = [*number_names(short).values(), *short.op.told, *(v.offset for v in short.views())]
-    own = OwnExtents(numbers, {s.name for s in symbols(*known.values(), *numbers)})
+    # Counts are looked up where steps that have one each are a loop (`series`), not what is made of them.
+    own = OwnExtents(() if call.counts else numbers, {s.name for s in symbols(*known.values(), *numbers)})
     if own.kept and not varies_within((short.params, short.parts)):
         short = short.with_numbers(own.short)
         values = {s.name: kept.get(s.name, polynomial({(s,): 1})) for s in symbols(*own.kept.values())}

@@ -96,3 +96,23 @@ def test_layers_at_several_scales_share_a_kernel(target: str, tmp_path: Path) ->
         made = re.findall(r"^static void net_k\d+_(\w+)\(", text, re.MULTILINE)
         assert sorted(called) == ["conv"] * 3 + ["pool"] * 3
         assert sorted(made) == ["conv", "pool"]
+
+
+def test_what_is_made_of_a_count_stays(tmp_path: Path) -> None:
+    """A loop over steps that have a count each looks counts up, not what is made of them."""
+    nodes = [
+        helper.make_node("NonZero", ["x"], ["places"]),
+        helper.make_node("Slice", ["places", "zero", "five", "one"], ["few"]),
+        helper.make_node("Mul", ["few", "few"], ["y"]),
+    ]
+    constants = [numpy_helper.from_array(np.array([n]), name) for n, name in ((0, "zero"), (5, "five"), (1, "one"))]
+    graph = helper.make_graph(
+        nodes, "net", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [40])],
+        [helper.make_tensor_value_info("y", TensorProto.INT64, [1, "few"])], constants,
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    feeds = [{"x": (np.random.default_rng(n).random(40) < n / 40).astype(np.float32)} for n in (1, 5, 20)]
+    compare(model, tmp_path, feeds, 0, 0, target="generic")
+    text = (tmp_path / "out" / "net.c").read_text()
+    assert "< 5) ? dim_" in text
+    assert "dim_extent_" not in text
