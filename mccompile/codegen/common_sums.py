@@ -29,8 +29,17 @@ from dataclasses import replace
 
 from mccompile._dataclass import dataclass
 from mccompile.codegen.binding import KERNEL_NAME
-from mccompile.codegen.shared_functions import Shared
-from mccompile.codegen.shared_numbers import SHARED_NAME, Form, Number, closing, form_of, joined, turns_asked
+from mccompile.codegen.shared_functions import Shared, with_changes
+from mccompile.codegen.shared_numbers import (
+    SHARED_NAME,
+    Form,
+    Number,
+    closing,
+    form_of,
+    joined,
+    mentions_in,
+    turns_asked,
+)
 
 SHORTEST = 150
 """Letters of a part that may be a function."""
@@ -40,7 +49,6 @@ MOST_GIVEN = 100
 """Variables and numbers that a part is given."""
 _MARK = re.compile(r"""/\*.*?\*/|"(?:\\.|[^"\\])*"|[(){};]""", re.DOTALL)
 """What tells where statements end."""
-_DEFINITION = re.compile(rf"(?P<inlined>MCC_INLINE )?\bvoid (?:{KERNEL_NAME}|{SHARED_NAME}\d)\w*\(")
 _DECLARATION = re.compile(
     r"(?P<type>(?:const )?[a-z]\w* \**)(?:MCC_RESTRICT )?(?P<name>\w+)(?P<extents>(?:\[[^\]]*\])*)(?= = |;|$)"
 )
@@ -110,17 +118,13 @@ class _Part:
     text: str
     start: int
     end: int
+    body: str
+    """The statements without what nesting makes of them."""
     given: tuple[_Variable, ...]
 
     def holds(self, other: _Part) -> bool:
         """Whether another part of the same text is within it."""
         return self is not other and self.start <= other.start and other.end <= self.end
-
-    @property
-    def body(self) -> str:
-        """The statements without what nesting makes of them."""
-        lines = map(str.strip, self.text[self.start : self.end].splitlines())
-        return "\n".join(line for line in lines if line)
 
     def form(self, place: int) -> Form | None:
         """The form of its function, in which numbers that its own function is given are numbers; ``place`` is another
@@ -128,12 +132,12 @@ class _Part:
         numbers = {v.name for v in self.given if v.is_number}
         said = dict.fromkeys(m[0] for m in _GIVEN.finditer(self.body))
         names = [name for name in said if numbers.intersection(_WORD.findall(name))]
-        places = [str(FIRST + i) for i in range(len(names))]
-        body = _GIVEN.sub(lambda m: places[names.index(m[0])] if m[0] in names else m[0], self.body)
+        stand_in = {name: str(FIRST + i) for i, name in enumerate(names)}
+        body = _GIVEN.sub(lambda m: stand_in.get(m[0], m[0]), self.body)
         parameters = ", ".join(v.parameter for v in self.given if not v.is_number)
         text = f"MCC_PLACE_CODE\nMCC_INLINE void {KERNEL_NAME}_sums({parameters})\n{{\n{body}\n}}"
         form = form_of(text, floats=True, rows=True)
-        if len(names) > MOST_GIVEN or any(p in piece for p in places for piece in (self.body, *form.pieces)):
+        if len(names) > MOST_GIVEN or any(n in p for n in stand_in.values() for p in (self.body, *form.pieces)):
             return None
         named: dict[Number, Number] = {FIRST + i: _Named.of(name, place + i) for i, name in enumerate(names)}
         return Form(form.pieces, tuple(named.get(n, n) for n in form.numbers))
@@ -155,7 +159,7 @@ def with_common_sums(shared: Shared, inlined: bool = False) -> Shared:
                 kinds.setdefault(form.kind, []).append((part, form))
         if not kinds:
             return shared
-        made, changes = dict(shared.functions), dict[str, list[tuple[_Part, str]]]()
+        made, changes = dict(shared.functions), dict[str, list[tuple[int, int, str]]]()
         for kind, same in kinds.items():
             one = joined([form for _, form in same], inlined=True)
             asked = turns_asked(one.text, f"{KERNEL_NAME}_sums") if inlined else ""
@@ -167,19 +171,13 @@ def with_common_sums(shared: Shared, inlined: bool = False) -> Shared:
                 continue
             made[name] = one.text.replace(f"{KERNEL_NAME}_sums(", f"{name}(")
             for (part, _), call in zip(same, calls, strict=True):
-                changes.setdefault(part.text, []).append((part, call))
-        now = {text: _changed(text, changes.get(text, [])) for text in [*texts, *made.values()]}
+                changes.setdefault(part.text, []).append((part.start, part.end, call))
+        now = {text: with_changes(text, changes.get(text, [])) for text in [*texts, *made.values()]}
         shared = replace(
             shared,
             texts={before: now[text] for before, text in shared.texts.items()},
             functions={name: now[text] for name, text in made.items()},
         )
-
-
-def _changed(text: str, changes: Sequence[tuple[_Part, str]]) -> str:
-    for part, call in sorted(changes, key=lambda c: -c[0].start):
-        text = text[: part.start] + call + text[part.end :]
-    return text
 
 
 def _inner_parts(
@@ -193,12 +191,11 @@ def _inner_parts(
 
 def _parts_of_functions(text: str, inlined: bool) -> Iterator[_Part]:
     """The parts of functions that are not one as a whole."""
-    for m in _DEFINITION.finditer(text):
-        end = closing(text, m.end())
-        begin = text.find("{", end) + 1
-        if begin and not text[end + 1 : begin - 1].strip() and (m["inlined"] or not inlined):
+    for m in mentions_in(text):
+        if m.defines and (not inlined or text.endswith("MCC_INLINE void ", 0, m.start)):
+            begin = text.index("{", m.end) + 1
             body = range(begin, closing(text, begin, "{}"))
-            parameters = [_parameter(p.strip(), body) for p in text[m.end() : end].split(",")]
+            parameters = [_parameter(text[p.start : p.stop].strip(), body) for p in m.given(text)]
             scope = {v.name: v for v in parameters if v is not None}
             whole = text[body.start : body.stop].strip()
             yield from (p for p in _parts(text, body, scope, ()) if text[p.start : p.end] != whole)
@@ -251,16 +248,16 @@ def _part(text: str, run: Sequence[range], scope: _Scope, loops: Sequence[range]
     """The part that statements are, if they are worth it and change nothing that is mentioned elsewhere."""
     if not run:
         return
-    part = _Part(text, run[0].start, run[-1].stop, ())
-    body = part.body
+    start, end = run[0].start, run[-1].stop
+    body = "\n".join(line for line in map(str.strip, text[start:end].splitlines()) if line)
     words = dict.fromkeys(_VARIABLE.findall(_COMMENT.sub("", body)))
     inner = {m["name"] for m in _DECLARATION.finditer(body)} | {m[2] for m in _COUNTED.finditer(body)}
     given = tuple(scope[w] for w in words if w in scope)
     is_known = all((w in scope) != (w in inner) for w in words)
     if not is_known or len(body) < SHORTEST or "for (" not in body or len(given) > MOST_GIVEN:
         return
-    if not any(_changes(body, v.name) and _is_mentioned_again(text, v, part.end, loops) for v in given):
-        yield replace(part, given=given)
+    if not any(_changes(body, v.name) and _is_mentioned_again(text, v, end, loops) for v in given):
+        yield _Part(text, start, end, body, given)
 
 
 def _is_mentioned_again(text: str, v: _Variable, end: int, loops: Sequence[range]) -> bool:

@@ -25,7 +25,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from mccompile.codegen.binding import KERNEL_NAME
-from mccompile.codegen.shared_functions import Function, Shared, functions_beside, whole_kernels
+from mccompile.codegen.shared_functions import Function, Shared, functions_beside, whole_kernels, with_changes
 from mccompile.codegen.shared_numbers import SHARED_NAME, Form, Number, closing, form_of, joined
 
 LEAST = 700
@@ -52,7 +52,7 @@ def with_one_text(shared: Shared) -> Shared:
         text = function.text.replace("MCC_RESTRICT ", "").replace(f"{function.name}(", f"{_ANY}(")
         form = form_of(text, floats=True, rows=True)
         kinds.setdefault(form.kind, []).append((function, form))
-    made, changes = dict(shared.functions), dict[str, list[tuple[Function, str]]]()
+    made, changes = dict(shared.functions), dict[str, list[tuple[int, int, str]]]()
     for same in kinds.values():
         one, first = joined([form for _, form in same], inlined=True), same[0][0]
         if (len(same) - 1) * len(one.text) < LEAST:
@@ -60,8 +60,9 @@ def with_one_text(shared: Shared) -> Shared:
         name = f"{SHARED_NAME}{len(made)}{first.name.removeprefix(KERNEL_NAME)}_any"
         made[name] = _CALLED.sub("MCC_INLINE void ", one.text).replace(f"{_ANY}(", f"{name}(")
         for (function, _), values in zip(same, one.values, strict=True):
-            changes.setdefault(function.kernel, []).append((function, _caller(function, name, values)))
-    texts = {before: _changed(text, changes.get(text, [])) for before, text in shared.texts.items()}
+            change = (function.start, function.end, _caller(function, name, values))
+            changes.setdefault(function.kernel, []).append(change)
+    texts = {before: with_changes(text, changes.get(text, [])) for before, text in shared.texts.items()}
     return replace(shared, texts=texts, functions=made)
 
 
@@ -73,11 +74,3 @@ def _caller(function: Function, name: str, values: Sequence[Number]) -> str:
     body = text.index("{\n", end) + 2
     given = [*(p.split()[-1].lstrip("*") for p in text[begin:end].split(",")), *map(str, values)]
     return f"{text[text.index('MCC_PLACE_CODE'):body]}    MCC_WRITES();\n    {name}({', '.join(given)});\n}}"
-
-
-def _changed(text: str, changes: Sequence[tuple[Function, str]]) -> str:
-    for function, by in sorted(changes, key=lambda c: -c[0].start):
-        text = text[: function.start] + by + text[function.end :]
-    return text
-
-

@@ -16,12 +16,11 @@ sum_1 ('const int32_t sum_1 = a->k5.v[0] + a->k6.v[0] + a->k7.v[0] + sum_0;',)
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Mapping
 
 from mccompile.codegen.c_extent import NARROW
 from mccompile.codegen.extents import c_number
-from mccompile.ir.dims import Dim, maximum, minimum, polynomial, reach, span, symbol
+from mccompile.ir.dims import Dim, maximum, minimum, polynomial, reach, span, symbol, with_atoms
 from mccompile.ir.dims_terms import Atom, Least, Monomial, Quotient, Symbol, combined, inner_of, terms_of
 
 LONG = 4
@@ -65,11 +64,9 @@ class LongSums:
         return self._of_kept(n) if isinstance(n, Dim) and len(n.terms) > LONG and reach(n) <= NARROW else n
 
     def _with_short_atoms(self, n: Dim) -> int:
-        total = polynomial({m: c for m, c in n.terms if not any(map(_is_long, m))})
-        for m, c in n.terms:
-            if any(map(_is_long, m)):
-                total = total + c * math.prod(map(self._atom, m))
-        return total
+        changing = {m: c for m, c in n.terms if any(map(_is_long, m))}
+        others = {m: c for m, c in n.terms if m not in changing}
+        return polynomial(others) + with_atoms(polynomial(changing), self._atom)
 
     def _atom(self, atom: Atom) -> int:
         match atom:

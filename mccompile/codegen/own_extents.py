@@ -22,24 +22,24 @@ Extents of which a kernel also sees what they are computed of stay: what it deci
 from __future__ import annotations
 
 import itertools
-import math
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable
 from dataclasses import fields, is_dataclass
 
 from mccompile.codegen.c_extent import NARROW
-from mccompile.ir.dims import Dim, polynomial, span, symbol
-from mccompile.ir.dims_terms import Atom, Quotient, Symbol, origins_of, stepped, symbols_of
+from mccompile.ir.dims import Dim, polynomial, span, symbol, with_atoms
+from mccompile.ir.dims_terms import Atom, Quotient, Symbol, apart, stepped, symbols_of
 
 
 class OwnExtents:
     """The extents that stand for atoms of some numbers. They have no names that are ``taken``."""
 
     def __init__(self, numbers: Iterable[int], taken: Container[str] = ()) -> None:
-        atoms = dict.fromkeys(a for n in numbers if isinstance(n, Dim) for m, _ in n.terms for a in m)
+        atoms = list(dict.fromkeys(a for n in numbers if isinstance(n, Dim) for m, _ in n.terms for a in m))
         names = (name for i in itertools.count() if (name := f"extent_{i}") not in taken)
         self.kept: dict[str, int] = {}
         self._by: dict[Atom, int] = {}
-        for together in _apart(list(atoms)):
+        for places in apart([(a,) for a in atoms]):
+            together = [atoms[i] for i in places]
             base = min(together, key=_divisor)
             low, high = span(polynomial({(base,): 1}))
             known_better = isinstance(base, Symbol) or stepped(base) or any(s.choices for s in symbols_of(base))
@@ -55,10 +55,7 @@ class OwnExtents:
         """A number by the extents that are kept."""
         if not isinstance(n, Dim) or not any(a in self._by for m, _ in n.terms for a in m):
             return n
-        total = 0
-        for m, c in n.terms:
-            total = total + c * math.prod(self._by.get(a, polynomial({(a,): 1})) for a in m)
-        return total
+        return with_atoms(n, lambda atom: self._by.get(atom, polynomial({(atom,): 1})))
 
 
 def varies_within(value: object) -> bool:
@@ -68,18 +65,6 @@ def varies_within(value: object) -> bool:
     if is_dataclass(value):
         return any(varies_within(getattr(value, f.name)) for f in fields(value))
     return isinstance(value, Dim)
-
-
-def _apart(atoms: Sequence[Atom]) -> Iterator[list[Atom]]:
-    """Atoms by the symbols that they have in common."""
-    left = [(a, origins_of([a])) for a in atoms]
-    while left:
-        together, names = [left[0][0]], set(left.pop(0)[1])
-        while near := [p for p in left if not names.isdisjoint(p[1])]:
-            left = [p for p in left if p not in near]
-            together += [a for a, _ in near]
-            names.update(*(own for _, own in near))
-        yield together
 
 
 def _divisor(atom: Atom) -> int:

@@ -17,7 +17,7 @@ numbers cost nothing where functions are inlined; who asks says which are to be 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
 from mccompile._dataclass import dataclass
@@ -167,6 +167,17 @@ def shared_functions(
         for function, values in zip(same, one.values, strict=True):
             changes.setdefault(function.kernel, []).append((function, name, values))
     return Shared({k: _calling(k, changes.get(k, [])) for k in kernels}, made)
+
+
+def with_changes(text: str, changes: Iterable[tuple[int, int, str]]) -> str:
+    """A text with others where parts of it begin and end.
+
+    >>> with_changes("a + b", [(0, 1, "x"), (4, 5, "yz")])
+    'x + yz'
+    """
+    for start, end, by in sorted(changes, reverse=True):
+        text = text[:start] + by + text[end:]
+    return text
 
 
 def _once(text: str) -> str:

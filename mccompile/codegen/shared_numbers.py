@@ -257,7 +257,7 @@ def _turns(text: str) -> tuple[list[range], dict[str, list[int]]]:
     parameters."""
     if "MCC_UNROLL_FULLY" not in text and not _ASKING.search(text):
         return [], {}
-    mentions, found = list(_mentions(text)), list[range]()
+    mentions, found = list(mentions_in(text)), list[range]()
     shared = {m.name: _ASKING.match(m.name) for m in mentions}
     asking = {name: [int(place) for place in m[1][1:].split("t")] for name, m in shared.items() if m}
     defined = [m for m in mentions if m.defines]
@@ -276,7 +276,7 @@ def _turns(text: str) -> tuple[list[range], dict[str, list[int]]]:
 
 
 @dataclass(frozen=True)
-class _Mention:
+class Mention:
     """A function of a kernel where it is defined or called: its parameters end at ``end``."""
 
     name: str
@@ -295,10 +295,11 @@ class _Mention:
         return [*found, range(begin, self.end)]
 
 
-def _mentions(text: str) -> Iterator[_Mention]:
+def mentions_in(text: str) -> Iterator[Mention]:
+    """The functions of a kernel where a text defines or calls them."""
     for m in _FUNCTION.finditer(text):
         end = closing(text, m.end() + 1)
-        yield _Mention(m[0], m.start(), end, re.match(r"\)\s*\{", text[end:]) is not None)
+        yield Mention(m[0], m.start(), end, re.match(r"\)\s*\{", text[end:]) is not None)
 
 
 def mentioned(text: str, names: Sequence[str]) -> list[str]:
@@ -312,7 +313,7 @@ def with_parameters(text: str, names: Sequence[str], floats: Container[str] = ()
     ``floats`` are no integers."""
     if not names:
         return text
-    mentions = list(_mentions(text))
+    mentions = list(mentions_in(text))
     needed: dict[str, set[str]] = {}
     bounds = [m.end for m in mentions if m.defines] + [len(text)]
     for start, stop, m in zip(bounds, bounds[1:], (m for m in mentions if m.defines), strict=False):

@@ -40,6 +40,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from mccompile.ir.dims_ranges import range_of
 from mccompile.ir.dims_terms import (
+    Atom,
     Least,
     Monomial,
     Quotient,
@@ -458,17 +459,24 @@ def ranges(*numbers: int) -> str:
 
 def with_symbols(n: int, known: Mapping[str, int]) -> int:
     """An extent with others for its symbols."""
+
+    def of(atom: Atom) -> int:
+        match atom:
+            case Symbol():
+                return known[atom.name]
+            case Quotient():
+                return with_symbols(atom.of, known) // atom.by
+            case Least():
+                return _extreme(with_symbols(atom.left, known), atom.right, atom.sign)
+
+    return with_atoms(n, of)
+
+
+def with_atoms(n: int, of: Callable[[Atom], int]) -> int:
+    """An extent with others for its atoms."""
     total = 0
     for m, c in terms_of(n):
-        for atom in m:
-            match atom:
-                case Symbol():
-                    c = c * known[atom.name]
-                case Quotient():
-                    c = c * (with_symbols(atom.of, known) // atom.by)
-                case Least():
-                    c = c * _extreme(with_symbols(atom.left, known), atom.right, atom.sign)
-        total = total + c
+        total = total + c * math.prod(map(of, m))
     return total
 
 

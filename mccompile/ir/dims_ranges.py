@@ -29,13 +29,12 @@ from mccompile.ir.dims_terms import (
     Quotient,
     Sum,
     Symbol,
-    Term,
     Terms,
+    apart,
     atom_span,
     combined,
     inner_of,
     ordered,
-    origins_of,
     product,
     replaced,
     symbols_in,
@@ -57,28 +56,10 @@ Range = tuple[int, int]
 
 
 def range_of(terms: Terms) -> Range:
-    """The least and the largest value of a sum, or what none is below or above."""
-    ranges = [_range_of(part) for part in _apart(terms)]
+    """The least and the largest value of a sum, or what none is below or above: the sum of those of its parts that
+    have nothing to do with each other. Of 2 * n + m * k + m + 1 these are 2 * n, m * k + m and 1."""
+    ranges = [_range_of(tuple(terms[i] for i in part)) for part in apart([m for m, _ in terms])]
     return sum(low for low, _ in ranges), sum(high for _, high in ranges)
-
-
-def _apart(terms: Terms) -> list[Terms]:
-    """A sum as parts that have nothing to do with each other: no symbol is in two of them, nor is one the count of a
-    counter in another. The sum of their ranges is that of the whole.
-
-    Of 2 * n + m * k + m + 1 these are 2 * n, m * k + m and 1.
-    """
-    part_of: dict[str, set[str]] = {}
-    for m, _ in terms:
-        names = set(origins_of(m))
-        for known in [part_of[name] for name in names if name in part_of]:
-            names |= known
-        part_of.update(dict.fromkeys(names, names))
-    parts: dict[int, list[Term]] = {}
-    for m, c in terms:
-        part = id(part_of[next(iter(origins_of(m)))]) if m else 0
-        parts.setdefault(part, []).append((m, c))
-    return [tuple(part) for part in parts.values()]
 
 
 @functools.lru_cache(maxsize=1 << 14)
@@ -279,7 +260,7 @@ def _within(atom: Atom) -> list[Atom]:
 # -- counters --------------------------------------------------------------------------------------------------
 def _may_be(s: Symbol, values: Mapping[str, int]) -> bool:
     """False where a counter is not less than its count; true where that is not among the values."""
-    known = [n for n in s.under if all(other.name in values for other in symbols_in(n.terms))]
+    known = [n for n in s.under if all(other.name in values for other in n.symbols)]
     return all(values[s.name] < value_of(n.terms, values) for n in known)
 
 

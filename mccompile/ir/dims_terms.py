@@ -285,6 +285,27 @@ def _atom_value(atom: Atom, values: Mapping[str, int]) -> int:
             return (min if atom.sign > 0 else max)(value_of(atom.left.terms, values), atom.right)
 
 
+def apart(products: Sequence[Monomial]) -> list[list[int]]:
+    """The places of products that have to do with each other: a symbol is in two of them, or one is the count of a
+    counter in another. A product of nothing is alone.
+
+    >>> n, m, k = (Symbol(name, 1, 8) for name in "nmk")
+    >>> apart([(n,), (m, k), (m,), ()])
+    [[0], [1, 2], [3]]
+    """
+    origins = list(map(origins_of, products))
+    part_of: dict[str, set[str]] = {}
+    for own in origins:
+        names = set(own)
+        for known in [part_of[name] for name in own if name in part_of]:
+            names |= known
+        part_of.update(dict.fromkeys(names, names))
+    parts: dict[int, list[int]] = {}
+    for place, own in enumerate(origins):
+        parts.setdefault(id(part_of[next(iter(own))]) if own else 0, []).append(place)
+    return list(parts.values())
+
+
 # -- text ------------------------------------------------------------------------------------------------------
 def text_of(terms: Iterable[Term]) -> str:
     """A sum as text, which `dims_text.parse` reads; `codegen.c_extent` prints C."""
