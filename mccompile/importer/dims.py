@@ -240,7 +240,7 @@ def _named_axes(inputs: Sequence[OnnxValue], shapes: Mapping[str, Sequence[int |
             for axis, (dim, name) in enumerate(zip(shape, names, strict=True)):
                 if isinstance(dim, int) and name is not None and name not in known:
                     raise UsageError(f"axis {axis} of input '{value.name}' is {dim} in the model, not '{name}'",
-                                     hint="export the model with dynamic axes")  # fmt: skip
+                                     hint="give the whole number, or export the model with dynamic axes")  # fmt: skip
             shape = tuple(name if dim is None else dim for dim, name in zip(shape, names, strict=True))
             if value.shape is not None or any(names):
                 value = dataclasses.replace(value, shape=shape)
