@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, MutableSequence
 
 import numpy as np
 import onnx
+import onnx.parser
 from onnx import helper, numpy_helper
 
 from mccompile.ir.names import Names
@@ -115,6 +117,8 @@ _SUMS = {"DFT": (0,), "LayerNormalization": (0, 1, 2), "STFT": (0, 2), **dict.fr
 """Operators that are sums of what the run computes, and the operands that become f64 with their first result."""
 _CAST_LIKE = 15
 """The opset from which a result can be cast to what the operand was."""
+_AXES_OPERAND = 18
+"""The opset from which ReduceMean has its axes as an operand."""
 
 
 def sums_in_doubles(model: bytes) -> bytes | None:
@@ -129,19 +133,23 @@ def sums_in_doubles(model: bytes) -> bytes | None:
     opset = max((o.version for o in proto.opset_import if o.domain in ("", "ai.onnx")), default=0)
     if opset < _CAST_LIKE:
         return None
-    changes = _sum_in_doubles(proto.graph.node, Names(value_names(proto.graph)))
+    changes = _sum_in_doubles(proto.graph.node, Names(value_names(proto.graph)), opset)
     for function in proto.functions:
         own = {o.domain: o.version for o in function.opset_import}
         if own.get("", 0) >= _CAST_LIKE:
-            changes += _sum_in_doubles(function.node, Names(value_names(function)))
+            changes += _sum_in_doubles(function.node, Names(value_names(function)), own[""])
     return serialize(proto) if changes else None
 
 
-def _sum_in_doubles(nodes: MutableSequence[onnx.NodeProto], names: Names) -> int:
+def _sum_in_doubles(nodes: MutableSequence[onnx.NodeProto], names: Names, opset: int) -> int:
     made: list[onnx.NodeProto] = []
     changes = 0
     for node in nodes:
-        changes += sum(_sum_in_doubles(a.g.node, names) for a in node.attribute if a.HasField("g"))
+        changes += sum(_sum_in_doubles(a.g.node, names, opset) for a in node.attribute if a.HasField("g"))
+        if not node.domain and node.op_type == "InstanceNormalization":
+            made += _normalised_in_doubles(node, names, opset)
+            changes += 1
+            continue
         if node.domain or node.op_type not in _SUMS:
             made.append(node)
             continue
@@ -156,6 +164,51 @@ def _sum_in_doubles(nodes: MutableSequence[onnx.NodeProto], names: Names) -> int
         made += [node, helper.make_node("CastLike", [node.output[0], first], [result])]
     _replace(nodes, made)
     return changes
+
+
+_NORMALISED = """
+    of_channel = Constant<value = int64[3] {1, -1, 1}>()
+    in_rows = Constant<value = int64[3] {0, 0, -1}>()
+    epsilon = Constant<value = double[1] {EPSILON}>()
+    wide = Cast<to: int = 11>(x)
+    rows = Reshape(wide, in_rows)
+    mean = MEAN(rows)
+    apart = Sub(rows, mean)
+    square = Mul(apart, apart)
+    variance = MEAN(square)
+    more = Add(variance, epsilon)
+    deviation = Sqrt(more)
+    unit = Div(apart, deviation)
+    wide_scale = Cast<to: int = 11>(scale)
+    each_scale = Reshape(wide_scale, of_channel)
+    scaled = Mul(unit, each_scale)
+    wide_bias = Cast<to: int = 11>(bias)
+    each_bias = Reshape(wide_bias, of_channel)
+    shifted = Add(scaled, each_bias)
+    narrow = CastLike(shifted, x)
+    shape = Shape(x)
+    y = Reshape(narrow, shape)
+"""
+"""InstanceNormalization of x by what it means: onnxruntime has none of f64."""
+
+
+def _normalised_in_doubles(node: onnx.NodeProto, names: Names, opset: int) -> list[onnx.NodeProto]:
+    epsilon = next((a.f for a in node.attribute if a.name == "epsilon"), 1e-5)
+    text = _NORMALISED.replace("EPSILON", repr(epsilon))
+    if opset < _AXES_OPERAND:
+        text = text.replace("MEAN(", "ReduceMean<axes = [2]>(")
+    else:
+        text = re.sub(r"MEAN\((\w+)\)", r"ReduceMean(\1, axes)", text)
+        text = f"    axes = Constant<value = int64[1] {{2}}>() {text}"
+    body = onnx.parser.parse_graph(f"g (float[N] x) => (float[N] y) {{ {text} }}").node
+    called = dict(zip(("x", "scale", "bias"), node.input, strict=True)) | {"y": node.output[0]}
+    for made in body:
+        for values in (made.input, made.output):
+            for i, name in enumerate(values):
+                if name not in called:
+                    called[name] = names.fresh(f"{node.output[0]}.{name}")
+                values[i] = called[name]
+    return list(body)
 
 
 def _replace(nodes: MutableSequence[onnx.NodeProto], by: Iterable[onnx.NodeProto]) -> None:

@@ -57,10 +57,12 @@ def _recurrence() -> tuple[list[onnx.NodeProto], dict[str, Array]]:
     return [N("DynamicQuantizeLSTM", inputs, ["y"], domain="com.microsoft", hidden_size=2)], parts
 
 
+SCALES = {"b": np.ones(2, np.float32)}
 BYTES = {"k": np.ones((4, 3), np.int8), "b": np.ones((1, 4), np.float32), "g": np.ones((4, 4), np.float32)}
 CASES: list[tuple[Callable[[bytes], bytes | None], list[onnx.NodeProto], list[str], dict[str, Array]]] = [
     (sigmoids_by_exp, [N("Sigmoid", ["x"], ["y"])], ["y.sigmoid0", "y.sigmoid2"], {}),
     (sums_in_doubles, [N("ReduceMean", ["x"], ["y"])], ["y.operand0", "y.wide"], {}),
+    (sums_in_doubles, [N("InstanceNormalization", ["x", "b", "b"], ["y"])], ["y.rows", "y.mean"], SCALES),
     (unsigned_products, [N("MatMulInteger", ["u", "k"], ["y"])], ["k.unsigned", "uint8.128"], BYTES),
     (_quantisable, [N("Gemm", ["m", "g", "b"], ["y"], beta=2.0)], ["b.of.y"], BYTES),
     (_quantisable, [N("Neg", ["x"], ["y"]), N("Relu", ["y"], ["r"])], ["y.inner"], {}),
