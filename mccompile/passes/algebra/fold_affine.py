@@ -116,23 +116,24 @@ def _is_scaled_alike(r: Rewriter, other: Node, scale: Array) -> bool:
 
 def is_bias(body: ex.Expr | None) -> bool:
     """True for no epilogue, for ``acc + x0``, and for ``acc + number``, as a bias of one value is written."""
+    return body is None or _bias_term(body) is not None
+
+
+def _bias_term(body: ex.Expr | None) -> ex.Var | ex.Num | None:
     match body:
-        case None:
-            return True
-        case ex.Apply(fn="add", operands=(ex.Var(index=ex.ACC), ex.Var(index=0) | ex.Num())):
-            return True
-    return False
+        case ex.Apply(fn="add", operands=(ex.Var(index=ex.ACC), (ex.Var(index=0) | ex.Num()) as term)):
+            return term
+        case ex.Apply(fn="add", operands=((ex.Var(index=0) | ex.Num()) as term, ex.Var(index=ex.ACC))):
+            return term
+    return None
 
 
 def constant_bias(graph: Graph, node: Node) -> Array | None:
     """The bias of a node whose epilogue is a bias and no more, float64; None if there is none, or it is computed."""
-    body = node.post.get(0)
-    if not isinstance(body, ex.Apply) or not is_bias(body):
-        return None
-    term = body.operands[1]
+    term = _bias_term(node.post.get(0))
     if isinstance(term, ex.Num):
         return np.asarray(term.value, dtype=np.float64)
-    return graph.array(node.extras[0]).astype(np.float64) if node.extras[0] in graph.constants else None
+    return graph.array(node.extras[0]).astype(np.float64) if term and node.extras[0] in graph.constants else None
 
 
 # -- what a map does to its variable operand ---------------------------------------------------------------

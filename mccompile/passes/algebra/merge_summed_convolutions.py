@@ -1,133 +1,268 @@
-"""Makes one convolution of two that read the same value and whose results are added (RepVGG's branches)."""
+"""Makes one convolution of those that read the same value and whose results are added (RepVGG's branches).
+
+Worked example: a block that was trained with branches, as an exporter writes it::
+
+    ((a(x) + r) + b(x)) + (x * s + t)    becomes    c(x) + r
+
+``a`` has a window of 3, ``b`` one of 1: what b multiplies with is added in the middle of a's window, and so is s
+where each channel has a filter of its own; c has the sum of the biases and t.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
 from mccompile._dataclass import dataclass
 from mccompile.ir import expr as ex
-from mccompile.ir.graph import Graph, Node
+from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.scalar import Array
-from mccompile.ir.types import F16
+from mccompile.ir.types import F16, broadcast_shapes
 from mccompile.ops.conv import Conv
 from mccompile.passes.algebra.enlarge_windows import added, window_inside
-from mccompile.passes.algebra.fold_affine import rounded, unfit
+from mccompile.passes.algebra.fold_affine import Affine, affine_map, constant_bias, is_bias, rounded, unfit
 from mccompile.passes.analysis.absorption import ROUNDED, absorbs
 from mccompile.passes.manager import Remarks
 from mccompile.passes.rewrite.rewriter import Rewriter
 
 ROUNDS = True
 
+MOST_ADDERS = 8
+"""Nodes that a sum is looked at as."""
+
+MORE = "its result is needed elsewhere, or it has more than constant weights and a bias"
+OTHERWISE = "filters see other channels, or it is not scaled by channel"
+
 
 @dataclass(frozen=True)
 class _Branch:
-    """A convolution with its weights and its bias, which broadcasts to the result (None: it has none)."""
+    """A term of a sum as a convolution, which a node makes (None: it is what convolutions read)."""
 
-    node: Node
+    value: Value
+    node: Node | None
     op: Conv
     weights: Array
     bias: Array | None
+    """It broadcasts to the result; None: there is none."""
 
     @property
     def kernel(self) -> tuple[int, ...]:
         return tuple(self.weights.shape[2:])
 
 
-def run(graph: Graph, remarks: Remarks) -> int:
-    """Add the weights of convolutions whose results are added; a smaller window is enlarged by zeros into the other.
+class _Sum:
+    """What a node adds up: its operands, or what these add up where nothing else reads them."""
 
-    May change rounding: sums of weights are rounded.
+    def __init__(self, r: Rewriter, node: Node) -> None:
+        self.r, self.node = r, node
+        self._adders = [node]
+        self.part: dict[Value, Value] = {}
+        """Of each term, the operand that it is, or is part of."""
+        part = {v: v for v in _operands(node)}
+        for adder in self._adders:  # which grow meanwhile
+            for value in _operands(adder):
+                below = r.producer(value)
+                if below and len(self._adders) < MOST_ADDERS and r.is_read_once(value) and _is_sum(below):
+                    self._adders.append(below)
+                    part |= dict.fromkeys(_operands(below), part[value])
+                else:
+                    self.part.setdefault(value, part[value])
+
+    def adder(self, term: Value) -> Node | None:
+        """The node that adds a term; None for one that was dropped."""
+        return next((a for a in self._adders if term in a.operands and not self.r.is_erased(a)), None)
+
+    def drop(self, term: Value) -> bool:
+        """Leave a term out. False if it alone gives a sum its shape."""
+        adder = self.adder(term)
+        assert adder is not None
+        left = [v for v in _operands(adder) if v is not term]
+        if broadcast_shapes(*(v.shape for v in left)) != adder.result.shape:
+            return False
+        if len(left) == 1:
+            return self.r.bypass(adder, left[0])
+        body: ex.Expr = ex.var(0, term.dtype)
+        for i in range(1, len(left)):
+            body = ex.apply("add", body, ex.var(i, term.dtype))
+        adder.op = adder.op.with_elementwise(body)
+        self.r.rewire(adder, left)
+        return True
+
+
+def run(graph: Graph, remarks: Remarks, precision: Mapping[str, str], weights: Mapping[str, str]) -> int:
+    """Add the weights of convolutions whose results are added; a smaller window is enlarged by zeros into the other.
+    Where each channel has a filter of its own, what is read goes into the filter, too, if it is added to the result;
+    not where weights may be kept in fewer bits, of which it would take the most.
+
+    May change rounding: sums of weights are rounded, and what else is added is so in another order.
     """
     r = Rewriter(graph)
-    changes = sum(_merge(r, node, remarks) for node in r.nodes() if node.op.elementwise is not None)
+    whole = {*precision.values(), *weights.values()} <= {"f32"}
+    changes = sum(_merge(_Sum(r, node), whole, remarks) for node in r.nodes() if _is_sum(node))
     r.finish()
     return changes
 
 
-def _merge(r: Rewriter, node: Node, remarks: Remarks) -> int:
-    makers = [r.producer(v) for v in node.operands]
-    pairs = [(m, m.op) for m in makers if m is not None and isinstance(m.op, Conv)]
-    convs = [m for m, _ in pairs]
-    if len(node.operands) != 2 or len(convs) != 2 or convs[0] is convs[1] or not _is_sum(node):
-        return 0
-    if convs[0].operands[0] is not convs[1].operands[0]:
-        return 0
-    what = f"merged {convs[1].where} into {convs[0].where}"
-    if any(conv.result.type != node.result.type for conv in convs):
+def _is_sum(node: Node) -> bool:
+    """Whether a node adds its operands up, each once, and does nothing else."""
+    body, count = node.op.elementwise, len(node.operands)
+    if body is None or node.pre or node.post or count < 2 or len(set(node.operands)) < count:
+        return False
+    return node.result.dtype.is_float and sorted(_summands(body)) == list(range(count))
+
+
+def _summands(e: ex.Expr) -> Iterator[int]:
+    """The variables that an expression adds up; ACC for anything else."""
+    match e:
+        case ex.Apply(fn="add", operands=(left, right)):
+            yield from _summands(left)
+            yield from _summands(right)
+        case ex.Var(index=index):
+            yield index
+        case _:
+            yield ex.ACC
+
+
+def _operands(node: Node) -> list[Value]:
+    return [v for v in node.operands if v is not None]
+
+
+def _merge(total: _Sum, whole: bool, remarks: Remarks) -> int:
+    """Merge convolutions of a sum and, if weights are ``whole``, what they read where that is added as well."""
+    r, changes = total.r, 0
+    convs: dict[Value, list[Value]] = {}
+    for term in total.part:
+        if (x := _convolved(r, term)) is not None:
+            beside = convs.setdefault(x, [])
+            if _merged(total, beside, term, remarks):
+                changes += 1
+            else:
+                beside.append(term)
+    for term in total.part if whole and convs else ():
+        x = _scaled(r, term) if term not in convs else term
+        if x in convs and total.adder(term) is not None:
+            changes += _merged(total, convs[x], term, remarks)
+    return changes
+
+
+def _convolved(r: Rewriter, term: Value) -> Value | None:
+    """What a convolution makes a term of; None if something else makes it."""
+    node = r.producer(term)
+    return node.operands[0] if node is not None and isinstance(node.op, Conv) else None
+
+
+def _scaled(r: Rewriter, term: Value) -> Value | None:
+    """The only operand of the element-wise node that makes a term for a sum alone."""
+    node = r.producer(term)
+    if node is None or node.op.elementwise is None or not r.is_read_once(term):
+        return None
+    variable = [v for v in dict.fromkeys(_operands(node)) if v not in r.graph.constants]
+    return variable[0] if len(variable) == 1 else None
+
+
+def _merged(total: _Sum, beside: list[Value], term: Value, remarks: Remarks) -> bool:
+    """Whether a term became part of a convolution beside it, or that of the term, which takes its place."""
+    for i, other in enumerate(beside):
+        if total.part[other] is total.part[term]:
+            continue  # it was tried at the sum below
+        survivor = _joined(total, other, term, remarks)
+        if survivor is not None:
+            beside[i] = survivor
+            return True
+    return False
+
+
+def _joined(total: _Sum, conv: Value, term: Value, remarks: Remarks) -> Value | None:
+    """Of a convolution and another term, the one that both are now; None where they stay two."""
+    r, maker = total.r, total.r.producer(conv)
+    assert maker is not None
+    what = f"merged {_where(r, term)} into {maker.where}"
+    if conv.type != total.node.result.type or term.type != conv.type:
         remarks.miss(what, "one result is broadcast to the other")
-        return 0
-    if node.result.dtype == F16:
+        return None
+    if conv.dtype == F16:
         remarks.miss(what, "sums of weights would be rounded to f16")
-        return 0
-    branches = [_branch(r, *pair) for pair in pairs]
-    big, small = branches
+        return None
+    big, own = _branch(r, conv), _convolved(r, term) is not None
+    small = None if big is None else _branch(r, term) if own else _per_channel(r, term, big)
     if big is None or small is None:
-        remarks.miss(what, "its result is needed elsewhere, or it has more than constant weights and a bias")
-        return 0
+        remarks.miss(what, MORE if own or big is None else OTHERWISE)
+        return None
     if math.prod(big.kernel) < math.prod(small.kernel):
         big, small = small, big
-    weights, bias = _enlarged(big, small), _summed_bias(big, small)
-    reason = weights if isinstance(weights, str) else unfit(node.result.dtype, weights, bias)
-    if absorbs(big.bias, small.bias):
-        reason = ROUNDED
-    if reason or isinstance(weights, str):
-        remarks.miss(what, reason)
-        return 0
-    _rewrite(r, big, weights, bias)
-    r.erase(small.node)
-    r.take_over(big.node, node)
-    big.node.origins = tuple(dict.fromkeys(small.node.origins + big.node.origins))
-    remarks.hit(what)
-    return 1
-
-
-def _is_sum(node: Node) -> bool:
-    assert node.op.elementwise is not None
-    e = node.op.elementwise
-    plain = isinstance(e, ex.Apply) and e.fn == "add" and all(isinstance(a, ex.Var) for a in e.operands)
-    return plain and not node.pre and not node.post and ex.variables(e) == {0, 1}
-
-
-def _branch(r: Rewriter, node: Node, op: Conv) -> _Branch | None:
-    """The convolution as weights and bias; None if it does more, or something else needs its result."""
-    weights = r.graph.constants.get(node.operands[1]) if node.operands[1] else None
-    if node.pre or not r.is_private(node.result) or not isinstance(weights, np.ndarray):
-        return None
-    if not node.post:
-        return _Branch(node, op, weights, None)
-    dtype = node.result.dtype
-    bias = r.graph.constants.get(node.extras[0]) if len(node.extras) == 1 else None
-    sums = [ex.apply("add", *pair) for pair in _orders(ex.acc(dtype), ex.var(0, dtype))]
-    if not isinstance(bias, np.ndarray) or node.post[0] not in sums:
-        return None
-    return _Branch(node, op, weights, bias)
-
-
-def _orders(a: ex.Expr, b: ex.Expr) -> tuple[tuple[ex.Expr, ex.Expr], ...]:
-    return (a, b), (b, a)
-
-
-def _enlarged(big: _Branch, small: _Branch) -> Array | str:
-    """The sum of the weights, float64, or the reason why there is none."""
     start = window_inside(big.op, big.kernel, small.op, small.kernel)
-    return start if isinstance(start, str) else added(big.weights, small.weights, start)
+    if isinstance(start, str):
+        remarks.miss(what, start)
+        return None
+    weights, bias = added(big.weights, small.weights, start), _summed_bias(big, small)
+    reason = ROUNDED if absorbs(big.bias, small.bias) else unfit(conv.dtype, weights, bias)
+    if reason:
+        remarks.miss(what, reason)
+        return None
+    adder = total.adder(small.value)
+    if adder is None or not total.drop(small.value):
+        remarks.miss(what, "it gives a sum its shape")
+        return None
+    _rewrite(r, big, weights, bias)
+    if small.node is not None:
+        r.erase(small.node)
+    assert big.node is not None
+    origins = small.node.origins if small.node is not None else ()
+    big.node.origins = tuple(dict.fromkeys((*origins, *big.node.origins, *adder.origins)))
+    remarks.hit(what)
+    return big.value
+
+
+def _where(r: Rewriter, term: Value) -> str:
+    maker = r.producer(term)
+    return maker.where if maker else f"'{term.name}'"
+
+
+def _branch(r: Rewriter, term: Value) -> _Branch | None:
+    """A convolution as weights and bias; None if it does more, or something else needs its result."""
+    node = r.producer(term)
+    assert node is not None
+    weights = r.graph.constants.get(node.operands[1]) if node.operands[1] else None
+    if node.pre or not is_bias(node.post.get(0)) or not r.is_private(term) or not isinstance(weights, np.ndarray):
+        return None
+    bias = constant_bias(r.graph, node)
+    if (node.post and bias is None) or not isinstance(node.op, Conv):
+        return None
+    return _Branch(term, node, node.op, weights, bias)
+
+
+def _per_channel(r: Rewriter, term: Value, big: _Branch) -> _Branch | None:
+    """What a convolution reads, or that scaled and shifted, as a convolution of one tap; None where a filter sees
+    other channels as well: a large element beside small products would cost these their digits."""
+    x, rank, channels = _convolved(r, big.value), len(big.kernel), big.weights.shape[0]
+    assert x is not None
+    node = None if term is x else r.producer(term)
+    affine = Affine() if node is None else None if node.pre or node.post else affine_map(r.graph, node, x)
+    if affine is None or big.op.groups != channels or big.weights.shape[1] != 1:
+        return None
+    scale = np.ones(()) if affine.scale is None else affine.scale
+    along = scale.reshape((1,) * (rank + 2 - scale.ndim) + scale.shape)
+    if along.size != along.shape[1]:
+        return None
+    weights = np.broadcast_to(along.reshape(-1, 1), (channels, 1)).reshape(channels, 1, *(1,) * rank)
+    op = Conv((1,) * rank, (0,) * 2 * rank, (1,) * rank, channels)
+    return _Branch(term, node, op, weights, affine.shift)
 
 
 def _summed_bias(big: _Branch, small: _Branch) -> Array | None:
     """The sum of the biases, float64; None if there is none."""
     given = [b.astype(np.float64) for b in (big.bias, small.bias) if b is not None]
-    return np.asarray(sum(given[1:], given[0])) if given else None
+    return np.asarray(sum(given[1:], given[0])) if any(b.any() for b in given) else None
 
 
 def _rewrite(r: Rewriter, big: _Branch, weights: Array, bias: Array | None) -> None:
     node, graph = big.node, r.graph
+    assert node is not None
     w, dtype = node.operands[1], node.result.dtype
     assert w is not None
     merged = graph.constant(w.name, rounded(weights, w.dtype))
-    extras = []
-    if bias is not None:
-        extras = [graph.constant(f"{w.name}.bias", rounded(bias, dtype))]
-        node.post = {0: ex.apply("add", ex.acc(dtype), ex.var(0, dtype))}
+    extras = [] if bias is None else [graph.constant(f"{w.name}.bias", rounded(bias, dtype))]
+    node.post = {} if bias is None else {0: ex.apply("add", ex.acc(dtype), ex.var(0, dtype))}
     r.rewire(node, [node.operands[0], merged], extras)
