@@ -22,8 +22,18 @@ from mccompile.ir.scalar import Array
 from mccompile.ir.types import F16, broadcast_shapes
 from mccompile.ops.conv import Conv
 from mccompile.passes.algebra.enlarge_windows import added, window_inside
-from mccompile.passes.algebra.fold_affine import Affine, affine_map, constant_bias, is_bias, rounded, unfit
+from mccompile.passes.algebra.fold_affine import (
+    Affine,
+    affine_map,
+    constant_bias,
+    is_bias,
+    loses_whole_numbers,
+    rounded,
+    unfit,
+)
 from mccompile.passes.analysis.absorption import ROUNDED, absorbs
+from mccompile.passes.analysis.analyses import Analyses
+from mccompile.passes.analysis.steps import has_to_be_exact, stepped
 from mccompile.passes.manager import Remarks
 from mccompile.passes.rewrite.rewriter import Rewriter
 
@@ -55,8 +65,8 @@ class _Branch:
 class _Sum:
     """What a node adds up: its operands, or what these add up where nothing else reads them."""
 
-    def __init__(self, r: Rewriter, node: Node) -> None:
-        self.r, self.node = r, node
+    def __init__(self, r: Rewriter, node: Node, exact: bool) -> None:
+        self.r, self.node, self.exact = r, node, exact
         self._adders = [node]
         self.part: dict[Value, Value] = {}
         """Of each term, the operand that it is, or is part of."""
@@ -91,16 +101,26 @@ class _Sum:
         return True
 
 
-def run(graph: Graph, remarks: Remarks, precision: Mapping[str, str], weights: Mapping[str, str]) -> int:
+def run(
+    graph: Graph,
+    remarks: Remarks,
+    whole: Graph,
+    analyses: Analyses,
+    precision: Mapping[str, str],
+    weights: Mapping[str, str],
+) -> int:
     """Add the weights of convolutions whose results are added; a smaller window is enlarged by zeros into the other.
     Where each channel has a filter of its own, what is read goes into the filter, too, if it is added to the result;
     not where weights may be kept in fewer bits, of which it would take the most.
 
-    May change rounding: sums of weights are rounded, and what else is added is so in another order.
+    May change rounding: sums of weights are rounded, and what else is added is so in another order. Sums of whole
+    numbers, which are exact, stay so where a step depends on them.
     """
     r = Rewriter(graph)
-    whole = {*precision.values(), *weights.values()} <= {"f32"}
-    changes = sum(_merge(_Sum(r, node), whole, remarks) for node in r.nodes() if _is_sum(node))
+    steps = analyses.of_whole(whole, stepped)
+    of_f32 = {*precision.values(), *weights.values()} <= {"f32"}
+    sums = (_Sum(r, node, has_to_be_exact(node, steps)) for node in r.nodes() if _is_sum(node))
+    changes = sum(_merge(total, of_f32, remarks) for total in sums)
     r.finish()
     return changes
 
@@ -113,24 +133,25 @@ def _is_sum(node: Node) -> bool:
     return node.result.dtype.is_float and sorted(_summands(body)) == list(range(count))
 
 
-def _summands(e: ex.Expr) -> Iterator[int]:
+def _summands(body: ex.Expr) -> Iterator[int]:
     """The variables that an expression adds up; ACC for anything else."""
-    match e:
-        case ex.Apply(fn="add", operands=(left, right)):
-            yield from _summands(left)
-            yield from _summands(right)
-        case ex.Var(index=index):
-            yield index
-        case _:
-            yield ex.ACC
+    parts = [body]
+    while parts:
+        match parts.pop():
+            case ex.Apply(fn="add", operands=(left, right)):
+                parts += (left, right)
+            case ex.Var(index=index):
+                yield index
+            case _:
+                yield ex.ACC
 
 
 def _operands(node: Node) -> list[Value]:
     return [v for v in node.operands if v is not None]
 
 
-def _merge(total: _Sum, whole: bool, remarks: Remarks) -> int:
-    """Merge convolutions of a sum and, if weights are ``whole``, what they read where that is added as well."""
+def _merge(total: _Sum, of_f32: bool, remarks: Remarks) -> int:
+    """Merge convolutions of a sum and, if weights stay ``of_f32``, what they read where that is added as well."""
     r, changes = total.r, 0
     convs: dict[Value, list[Value]] = {}
     for term in total.part:
@@ -140,7 +161,7 @@ def _merge(total: _Sum, whole: bool, remarks: Remarks) -> int:
                 changes += 1
             else:
                 beside.append(term)
-    for term in total.part if whole and convs else ():
+    for term in total.part if of_f32 and convs else ():
         x = _scaled(r, term) if term not in convs else term
         if x in convs and total.adder(term) is not None:
             changes += _merged(total, convs[x], term, remarks)
@@ -198,6 +219,9 @@ def _joined(total: _Sum, conv: Value, term: Value, remarks: Remarks) -> Value | 
         return None
     weights, bias = added(big.weights, small.weights, start), _summed_bias(big, small)
     reason = ROUNDED if absorbs(big.bias, small.bias) else unfit(conv.dtype, weights, bias)
+    assert big.node is not None
+    if total.exact and loses_whole_numbers(r.graph, big.node, weights):
+        reason = reason or "sums of whole numbers would be rounded before a step"
     if reason:
         remarks.miss(what, reason)
         return None
@@ -208,7 +232,6 @@ def _joined(total: _Sum, conv: Value, term: Value, remarks: Remarks) -> Value | 
     _rewrite(r, big, weights, bias)
     if small.node is not None:
         r.erase(small.node)
-    assert big.node is not None
     origins = small.node.origins if small.node is not None else ()
     big.node.origins = tuple(dict.fromkeys((*origins, *big.node.origins, *adder.origins)))
     remarks.hit(what)
