@@ -17,7 +17,7 @@ from mccompile.codegen.c_expr import Emitter, instead, literal, unread
 from mccompile.codegen.code import Code, code, opened, wrapped
 from mccompile.codegen.uses import Uses
 from mccompile.ir import expr as ex
-from mccompile.ir.dims import Dim, may_reach
+from mccompile.ir.dims import Dim, may_reach, varies
 from mccompile.ir.errors import InternalError
 from mccompile.ir.kernel import Call
 from mccompile.ir.op import Op
@@ -285,6 +285,26 @@ class KernelContext:
 
     def tiles(self, name: str, segment: Segment, caller: loops.Caller, shift: str | int = 0) -> str:
         return loops.tiles(name, segment, caller, shift, self._shared)
+
+    def chunked(
+        self, found: Sequence[Segment], tiles_of: Callable[[int], Sequence[Segment]] | None = None,
+        apart: bool = False,
+    ) -> list[loops.Chunk]:  # fmt: skip
+        """Chunks as loops: one, unless work is shared out or the extent of a tile is known at run time only."""
+        sizes = [s.size for chunk in found for s in tiles_of(chunk.size)] if tiles_of else []
+        return loops.chunked(found, apart or varies(sizes) or self._shared is not None)
+
+    @staticmethod
+    def in_chunk(chunk: loops.Chunk, caller: loops.Caller) -> str:
+        """What is called, for each chunk of a loop from `chunked`."""
+        return "\n".join(filter(None, [chunk.opens, caller().strip(), chunk.closes])) + "\n"
+
+    def chunk_tiles(
+        self, name: str, chunk: loops.Chunk, tiles_of: Callable[[int], Sequence[Segment]],
+        caller: Callable[[int], str],
+    ) -> str:  # fmt: skip
+        """What is called with its extent, for each tile of a chunk, which begins at ``name``."""
+        return loops.chunk_tiles(name, chunk, tiles_of, caller, self._shared)
 
     @staticmethod
     def any_of(tests: Sequence[str]) -> str:

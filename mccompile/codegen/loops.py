@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from mccompile._dataclass import dataclass
 from mccompile.codegen.arithmetic import scaled, total
@@ -96,6 +97,71 @@ def tiles(
         return f"{when}{{\n{_declared(name, start, body)}{body}\n}}\n"
     first, last = (mine.begin(wrapped(start)), mine.end(wrapped(stop))) if mine else (start, stop)
     return f"for (int32_t {name} = {first}; {name} < {last}; {name} += {segment.size}) {{\n{body}\n}}\n"
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Chunks of an axis as a loop whose turns are ``first`` to below ``stop``, or one chunk alone."""
+
+    opens: str
+    start: str | int
+    stop: str
+    closes: str
+    sizes: tuple[int, ...]
+    """The extent of each; of a loop whose last turn may have fewer, that of others and its own."""
+
+    @property
+    def first(self) -> str:
+        return total(self.start)
+
+    def within(self, name: str) -> str:
+        """Where a coordinate of the axis is in its chunk."""
+        return name if self.first == "0" else f"{name} - {wrapped(self.first)}"
+
+
+def chunked(found: Sequence[Segment], apart: bool) -> list[Chunk]:
+    """The chunks of an axis, and what is left, as one loop; with ``apart`` what is left is by itself.
+
+    >>> (chunk,) = chunked((Segment(0, 96, 48), Segment(96, 100, 4)), apart=False)
+    >>> print(chunk.opens)
+    for (int32_t first = 0; first < 100; first += 48) {
+    const int32_t stop = (100 - first < 48) ? 100 : first + 48;
+    """
+    if len(found) == 2 and not apart:
+        whole, rest = found
+        end = total(rest.stop)
+        begin = f"for (int32_t first = 0; first < {end}; first += {whole.size}) {{"
+        stop = f"const int32_t stop = ({end} - first < {whole.size}) ? {end} : first + {whole.size};"
+        return [Chunk(f"{begin}\n{stop}", "first", "stop", "}", (whole.size, rest.size))]
+    return [_lone(s) if s.lone else _looped(s) for s in found]
+
+
+def _lone(s: Segment) -> Chunk:
+    return Chunk("", s.start, total(s.start + s.size), "", (s.size,))
+
+
+def _looped(s: Segment) -> Chunk:
+    begin = f"for (int32_t first = {total(s.start)}; first < {total(s.stop)}; first += {s.size}) {{"
+    return Chunk(begin, "first", f"first + {s.size}", "}", (s.size,))
+
+
+def chunk_tiles(
+    name: str, chunk: Chunk, tiles_of: Callable[[int], Sequence[Segment]], caller: Callable[[int], str],
+    shared: Shared | None = None,
+) -> str:  # fmt: skip
+    """What is called with its extent, for each tile of a chunk, which begins at ``name``.
+
+    Tiles of the last turn that are no others' are a loop of no turns in all but this: for 100 in chunks of 48 and
+    tiles of 6, those of 6 and of 4.
+    """
+    if len(chunk.sizes) == 1:
+        segments = tiles_of(chunk.sizes[0])
+        return "".join(tiles(name, s, partial(caller, s.size), chunk.start, shared) for s in segments)
+    heights = sorted({s.size for size in chunk.sizes for s in tiles_of(size)}, reverse=True)
+    each = [f"{name} + {h} <= {chunk.stop}; {name} += {h}) {{\n{caller(h).strip()}\n}}\n" for h in heights]
+    if len(each) == 1:
+        return f"for (int32_t {name} = {chunk.first}; {each[0]}"
+    return "".join([f"{{\nint32_t {name} = {chunk.first};\n", *(f"for (; {e}" for e in each), "}\n"])
 
 
 def _declared(name: str, start: str, body: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +12,9 @@ import pytest
 import mccompile
 from mccompile.codegen.arithmetic import scaled, total
 from mccompile.codegen.binding import KernelContext
-from mccompile.codegen.loops import all_of, any_of, loop, nest, tap, tiles
+from mccompile.codegen.loops import all_of, any_of, chunk_tiles, chunked, loop, nest, tap, tiles
 from mccompile.ir.graph_text import parse_graph
-from mccompile.kernels.model.tiles import Segment
+from mccompile.kernels.model.tiles import Segment, Tile, chunks
 from mccompile.ops.registry import lookup
 from mccompile.targets.target import STRICT_WARNINGS, resolve
 from tests._skips import REPOSITORY
@@ -154,3 +155,31 @@ def test_a_coordinate_that_nothing_needs_has_no_name(node: str, tmp_path: Path) 
     inputs = {"x": SeededDraw(0).array((1, 2, 8, 1))}
     (want,) = parse_graph(text, lookup).evaluate(inputs).values()
     np.testing.assert_allclose(library.run(built, inputs)[0], want, rtol=1e-5)
+
+
+def test_chunks_in_one_loop_have_the_tiles_of_chunks_apart(tmp_path: Path) -> None:
+    """Each row once, in order, in tiles of the same extents."""
+    rng = np.random.default_rng(0)
+    parts, want = [], []
+    for _ in range(60):
+        tile = Tile(int(rng.integers(1, 9)), 1, 1)
+        size, extent = int(rng.integers(1, 40)), int(rng.integers(1, 120))
+        for apart in (False, True):
+            for chunk in chunked(chunks(extent, size), apart):
+                shown = chunk_tiles("m", chunk, tile.tiles_m, lambda h: f'printf("%d %d\\n", (int)m, {h});')
+                parts.append("\n".join(["{", chunk.opens, shown, chunk.closes, "}"]))
+            parts.append('printf("-\\n");')
+        for piece in chunks(extent, size):
+            for first in range(piece.start, piece.stop, piece.size):
+                for s in tile.tiles_m(piece.size):
+                    want += [(first + m, s.size) for m in range(s.start, s.stop, s.size)]
+        want.append((-1, 0))
+    (tmp_path / "rows.c").write_text(
+        "#include <stdint.h>\n#include <stdio.h>\nint main(void)\n{\n" + "\n".join(parts) + "\nreturn 0;\n}\n"
+    )
+    subprocess.run(["cc", "-std=c99", "-o", "rows", "rows.c"], cwd=tmp_path, check=True)
+    said = subprocess.run(["./rows"], cwd=tmp_path, check=True, capture_output=True, text=True).stdout.split("-\n")
+    for together, apart in zip(said[0:-1:2], said[1::2], strict=True):
+        assert together == apart
+    found = [tuple(map(int, line.split())) for text in said[1::2] for line in [*text.splitlines(), "-1 0"]]
+    assert found == want

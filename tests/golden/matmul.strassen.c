@@ -91,20 +91,13 @@ static MCC_NOINLINE void net_k0_matmul_6x44(
                 w += 24;
             }
         }
-        if ((step == 0) || (step == 2)) { /* A11 B11, then A11 B11 + s2 t2 */
+        if ((step == 0) || (step == 2) || (step == 3)) { /* A11 B11, that and s2 t2, and then s3 t3 */
+            mcc_vf (*to)[3] = (step == 3) ? more : kept;
             MCC_UNROLL_FULLY
             for (int32_t r = 0; r < 3; ++r) {
                 MCC_UNROLL_FULLY
                 for (int32_t i = 0; i < 3; ++i) {
-                    kept[r][i] = acc[r][i];
-                }
-            }
-        } else if (step == 3) { /* A11 B11 + s2 t2 + s3 t3 */
-            MCC_UNROLL_FULLY
-            for (int32_t r = 0; r < 3; ++r) {
-                MCC_UNROLL_FULLY
-                for (int32_t i = 0; i < 3; ++i) {
-                    more[r][i] = acc[r][i];
+                    to[r][i] = acc[r][i];
                 }
             }
         } else if (step == 5) { /* s1 t1 is a part of both */
@@ -254,20 +247,13 @@ static MCC_NOINLINE void net_k0_matmul_3x44(
                 w += 24;
             }
         }
-        if ((step == 0) || (step == 2)) { /* A11 B11, then A11 B11 + s2 t2 */
+        if ((step == 0) || (step == 2) || (step == 3)) { /* A11 B11, that and s2 t2, and then s3 t3 */
+            mcc_vf (*to)[3] = (step == 3) ? more : kept;
             MCC_UNROLL_FULLY
             for (int32_t r = 0; r < 2; ++r) {
                 MCC_UNROLL_FULLY
                 for (int32_t i = 0; i < 3; ++i) {
-                    kept[r][i] = acc[r][i];
-                }
-            }
-        } else if (step == 3) { /* A11 B11 + s2 t2 + s3 t3 */
-            MCC_UNROLL_FULLY
-            for (int32_t r = 0; r < 2; ++r) {
-                MCC_UNROLL_FULLY
-                for (int32_t i = 0; i < 3; ++i) {
-                    more[r][i] = acc[r][i];
+                    to[r][i] = acc[r][i];
                 }
             }
         } else if (step == 5) { /* s1 t1 is a part of both */
