@@ -18,7 +18,7 @@ from dataclasses import replace
 
 from mccompile.codegen.blob import ID_BYTES, Blob, BlobTensor, read_blob, write_blob
 from mccompile.codegen.facts import Arena, ModelFacts, Part
-from mccompile.codegen.names import identifier
+from mccompile.codegen.names import USUAL, identifier
 from mccompile.codegen.pieces import Pieces
 from mccompile.targets.processor import family, questions
 from mccompile.targets.target import Target
@@ -57,6 +57,7 @@ def make_choice(name: str, made: Sequence[ModelFacts], targets: Sequence[Target]
         kernels=[],
         kernels_header="",
         headers=tuple(sorted({h for m in made for h in m.headers})),
+        indent=USUAL.indent,
         checked=any(m.checked for m in made),
         id_bytes=_bytes_text(outer.program_id),
         blob=blob,

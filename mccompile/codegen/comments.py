@@ -14,7 +14,7 @@ from itertools import chain
 from typing import Protocol, runtime_checkable
 
 from mccompile._dataclass import dataclass
-from mccompile.codegen.names import comment, label
+from mccompile.codegen.names import MAX_LABEL, comment, label
 from mccompile.codegen.shared_numbers import form_of
 from mccompile.codegen.wrapping import wrap_comment
 from mccompile.ir import expr as ex
@@ -50,15 +50,16 @@ class _Windowed(Protocol):
     def kernel(self) -> tuple[int, ...]: ...
 
 
-def kernel_comment(kernel: str, uses: Sequence[Use]) -> str:
-    """The comment of a kernel, on lines of no more than `wrapping.COLUMNS`."""
+def kernel_comment(kernel: str, uses: Sequence[Use], room: int = MAX_LABEL) -> str:
+    """The comment of a kernel, on lines of no more than `wrapping.COLUMNS`; the name of a node has so much ``room``.
+    """
     first = uses[0].step
     where = f"{_steps(uses)} ({kernel})"
     if isinstance(first, Fill):
         views = [u.step.view for u in uses if isinstance(u.step, Fill)]
         return wrap_comment(f"fill, {where}: y0 {_types(views)} = {first.value:g}.")
     calls = [u.step for u in uses if isinstance(u.step, Call)]
-    text = f"{_operator(first)}{_origin(calls)}, {where}: {_operands(calls)}{_results(calls)}."
+    text = f"{_operator(first)}{_origin(calls, room)}, {where}: {_operands(calls)}{_results(calls)}."
     return wrap_comment(text + _overlap(uses))
 
 
@@ -81,13 +82,13 @@ def _window(call: Call) -> Sequence[int]:
     return weights.shape[2:] if call.kernel in ("conv.generic", "conv_transpose.generic") else ()
 
 
-def _origin(calls: Sequence[Call]) -> str:
+def _origin(calls: Sequence[Call], room: int) -> str:
     """The ONNX node of the first call's operator, and how many other calls there are."""
     names = [name for c in calls for name in c.origins[:1]]
     if not names:
         return ""
     more = f" and {len(calls) - 1} more" if len(calls) > 1 else ""
-    return f" '{label(names[0])}'{more}"
+    return f" '{label(names[0], room)}'{more}"
 
 
 def _steps(uses: Sequence[Use]) -> str:

@@ -255,6 +255,7 @@ class ModelFacts:
     tables: tuple[tuple[str, str], ...]
     helpers: str
     headers: tuple[str, ...]
+    indent: int
     checked: bool
     stepwise: bool
     io: str

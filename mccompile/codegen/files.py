@@ -90,7 +90,7 @@ def _model_texts(m: ModelFacts, embed: bool) -> dict[str, str]:
     template = "_model/choice.c.j2" if m.parts else "_model/model.c.j2"
     texts = {
         f"{m.name}.h": header_text(m, embed),
-        f"{m.name}.c": indent_c(render(template, m=m, saved=SAVED)),
+        f"{m.name}.c": indent_c(render(template, m=m, saved=SAVED), m.indent),
     }
     for part in m.parts:
         texts = _joined(texts, _model_texts(part.facts, embed=False))

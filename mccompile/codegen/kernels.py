@@ -13,6 +13,7 @@ from mccompile._dataclass import dataclass
 from mccompile.codegen.binding import KERNEL_NAME, Head
 from mccompile.codegen.comments import Use, kernel_comment
 from mccompile.codegen.common_extents import common_kernels
+from mccompile.codegen.names import USUAL, Lengths
 from mccompile.codegen.printed import Printer, Rendered, Step
 from mccompile.codegen.shared_functions import names_of, own_name, with_own_names
 from mccompile.codegen.sharing import with_less_code
@@ -76,9 +77,9 @@ class KernelPool:
         """In order of first use."""
         return list(self._by_text.values())
 
-    def comment(self, kernel: Kernel) -> str:
+    def comment(self, kernel: Kernel, lengths: Lengths = USUAL) -> str:
         """What a kernel is and which steps call it, of all programs rendered so far."""
-        return kernel_comment(kernel.kernel, self._uses[kernel.name])
+        return kernel_comment(kernel.kernel, self._uses[kernel.name], lengths.label)
 
     def intern(self, made: Rendered, kernel: str, use: Use) -> Kernel:
         """The C function of a rendered text, made on first sight; ``use`` is one more step that calls it."""

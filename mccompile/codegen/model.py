@@ -31,7 +31,7 @@ from mccompile.codegen.facts import (
 from mccompile.codegen.helpers import preamble
 from mccompile.codegen.kernels import Invocation, KernelPool, render_kernels
 from mccompile.codegen.long_sums import LongSums
-from mccompile.codegen.names import MAX_IDENTIFIER, SHORT_IDENTIFIER, comment, label, unique_identifiers
+from mccompile.codegen.names import OF_LONG, USUAL, comment, label, unique_identifiers
 from mccompile.codegen.ports import Port, ports
 from mccompile.codegen.series import Place, PlainCall, with_series
 from mccompile.codegen.sharing import LETTERS_OF_STEP, MOST_LETTERS
@@ -53,9 +53,9 @@ WEIGHTS_MULTIPLE = 8
 """The payload's size is a multiple of this: sizeof of the weights struct on every ABI."""
 
 
-def _origins(names: tuple[str, ...]) -> str:
+def _origins(names: tuple[str, ...], room: int) -> str:
     """The ONNX nodes of a step: a few of them by their labels, of the others how many there are."""
-    shown = " + ".join(label(name) for name in names[:MAX_ORIGINS])
+    shown = " + ".join(label(name, room) for name in names[:MAX_ORIGINS])
     return shown + (f" and {len(names) - MAX_ORIGINS} more" if len(names) > MAX_ORIGINS else "")
 
 
@@ -145,12 +145,13 @@ def _pointer(view: View, places: dict[Buffer, str], number: Number) -> str:
 
 def _step(
     number: int, name: str, call: Invocation, places: dict[Buffer, str], held: Mapping[str, str],
-    sums: LongSums | None,
+    sums: LongSums | None, room: int,
 ) -> Step:  # fmt: skip
-    """``sums`` are those that ``run`` keeps, for a step whose extents are known where it begins."""
+    """``sums`` are those that ``run`` keeps, for a step whose extents are known where it begins; names of nodes have
+    so much ``room``."""
     step = call.step
     if isinstance(step, Call):
-        about = _origins(step.origins) or step.op.name
+        about = _origins(step.origins, room) or step.op.name
     else:
         about = f"fill {label(step.view.buffer.name)}"
     traced = tuple(dict.fromkeys(_written(v.buffer, places) for v in _results(step)))
@@ -343,8 +344,8 @@ def model_facts(
     kernels, calls = render_kernels(program, target, pool)
     long = sum(len(k.text) for k in kernels) + LETTERS_OF_STEP * len(calls) > MOST_LETTERS
     names = (b.name for b in program.module.buffers)
-    most = SHORT_IDENTIFIER if long else MAX_IDENTIFIER
-    ids = unique_identifiers(names, taken=("end_",), short=True, members=True, most=most)
+    lengths = OF_LONG if long else USUAL
+    ids = unique_identifiers(names, taken=("end_",), short=True, members=True, most=lengths.identifier)
     ids |= {kept.name: ids[given.name] for kept, given in program.module.state.items()}
     weights, total = _weight_members(program, ids)
     tensors = tuple(
@@ -367,7 +368,7 @@ def model_facts(
     places = _places(program, ids, (*inputs, *outputs))
     keeping = repeat(None) if stepwise else _keeping(calls, LongSums(held))
     steps = [
-        _step(i, program.name, c, places, held, sums)
+        _step(i, program.name, c, places, held, sums, lengths.label)
         for i, (c, sums) in enumerate(zip(calls, keeping, strict=False))
     ]
     arenas = _arenas(program, ids)
@@ -405,12 +406,13 @@ def model_facts(
         steps=steps,
         body=body,
         needs=tree.needs(item for item in nest if not isinstance(item, Turns)),
-        kernels=[KernelText(k.kernel, pool.comment(k), k.text.rstrip()) for k in kernels],
+        kernels=[KernelText(k.kernel, pool.comment(k, lengths), k.text.rstrip()) for k in kernels],
         kernels_header=f"{pool.prefix}_kernels.h" if pool.external else "",
         uses=uses,
         tables=tables,
         helpers=before.helpers,
         headers=before.headers,
+        indent=lengths.indent,
         checked=bool(program.module.loops()) or any(s.checked for s in steps),
         stepwise=stepwise,
         io="caller" if any(p.of_caller for p in (*inputs, *outputs)) else "arena",

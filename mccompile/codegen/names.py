@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
+from mccompile._dataclass import dataclass
+from mccompile.codegen.wrapping import STEP
 from mccompile.ir.errors import UsageError
 from mccompile.ir.names import own_part
 
@@ -64,11 +66,25 @@ systems have another meaning for."""
 
 MAX_IDENTIFIER: Final = 40
 """With prefix and number still among the 63 characters that C99 compilers tell apart."""
-SHORT_IDENTIFIER: Final = 28
-"""Of members in long programs."""
 MAX_COMMENT: Final = 300
 MAX_LABEL: Final = 60
 """Of a name in a comment; longer ones are shown by their own part."""
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """How much room what repeats in a program's C has: identifiers of members, names in comments of kernels and
+    steps, and each level of indentation."""
+
+    identifier: int = MAX_IDENTIFIER
+    label: int = MAX_LABEL
+    indent: int = STEP
+
+
+USUAL: Final = Lengths()
+OF_LONG: Final = Lengths(28, 36, 2)
+"""Of programs whose C is long: in thousands of lines what repeats is most of it."""
+
 MAX_LITERAL: Final = 80
 """Characters of one string literal."""
 MAX_STRING_BYTES: Final = 2000

@@ -15,7 +15,7 @@ import jinja2
 from mccompile._data import data_dir
 from mccompile.codegen.code import bare, closed, wrapped
 from mccompile.codegen.uses import requests_of_names
-from mccompile.codegen.wrapping import wrapped_line, wrapped_text
+from mccompile.codegen.wrapping import STEP, wrapped_line, wrapped_text
 from mccompile.ir.dims import Dim, bound
 from mccompile.ir.errors import CompileError
 from mccompile.plugins import registry, template_folders
@@ -145,8 +145,8 @@ def render(template: str, **variables: object) -> str:
     return environment().get_template(template).render(**variables)
 
 
-def indent_c(text: str) -> str:
-    """C with its lines indented by depth of braces, and within parentheses.
+def indent_c(text: str, step: int = STEP) -> str:
+    """C with its lines indented by depth of braces, and within parentheses: by ``step`` spaces each.
 
     There is one blank line at most, and none at the ends of a block. Templates may so print bodies of several lines
     at any depth. No line is longer than `wrapping.COLUMNS`. Directives keep their place, as does extern "C".
@@ -161,7 +161,7 @@ def indent_c(text: str) -> str:
                 out.append("")
             continue
         if in_comment or line.startswith("#") or line == 'extern "C" {':
-            pad = "    " * depth + " " if in_comment else ""
+            pad = " " * (step * depth + 1) if in_comment else ""
             out += wrapped_text(pad + line) if in_comment else wrapped_line(raw.rstrip())
             in_comment = in_comment and "*/" not in line
             continue
@@ -171,7 +171,7 @@ def indent_c(text: str) -> str:
         if code.startswith("}") and out and not out[-1]:
             out.pop()
         closing = len(code) - len(code.lstrip("}"))
-        shown = "    " * (max(depth - closing, 0) + (parentheses > 0)) + line
+        shown = " " * (step * (max(depth - closing, 0) + (parentheses > 0))) + line
         in_comment = "/*" in line and "*/" not in line[line.rindex("/*") :]
         out += [shown] if in_comment else wrapped_line(shown)
         parentheses += sum(map(code.count, "([")) - sum(map(code.count, ")]"))

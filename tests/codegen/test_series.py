@@ -94,6 +94,22 @@ def test_steps_that_are_found_by_their_places_stay_apart(tmp_path: Path, options
     assert "_turns" not in (tmp_path / "out" / "net.c").read_text()
 
 
+@pytest.mark.parametrize("many", [False, True])
+def test_names_and_indentation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, many: bool) -> None:
+    """What repeats has less room in long programs."""
+    monkeypatch.setattr(model, "MOST_LETTERS", 0 if many else 10**9)
+    proto = _layers()
+    proto.graph.node[1].name = "/net/decoder/layers.0/attention/scores/normalised/Softmax"
+    onnx.save(proto, tmp_path / "net.onnx")
+    mccompile.compile(tmp_path / "net.onnx", tmp_path / "out", target="generic")
+    text = (tmp_path / "out" / "net.c").read_text()
+    shown = ".../scores/normalised/Softmax" if many else proto.graph.node[1].name
+    assert text.count(shown) == text.count("normalised/Softmax") == 2
+    levels = {len(line) - len(line.lstrip(" ")) for line in re.findall(r"^ *for \(.*$", text, re.MULTILINE)}
+    assert min(levels) == (2 if many else 4)
+    assert all(level % min(levels) == 0 for level in levels)
+
+
 def test_short_programs_have_a_line_for_each_step(tmp_path: Path) -> None:
     onnx.save(_layers(), tmp_path / "net.onnx")
     mccompile.compile(tmp_path / "net.onnx", tmp_path / "out", target="generic")
