@@ -15,6 +15,7 @@ from mccompile.codegen.bound_view import BoundView
 from mccompile.codegen.c_expr import literal
 from mccompile.codegen.call_form import call_form
 from mccompile.codegen.code import extent_name
+from mccompile.codegen.extents import c_number
 from mccompile.codegen.foreign import foreign_call
 from mccompile.codegen.long_sums import LONG, LongSums
 from mccompile.codegen.loops import part_numbers
@@ -30,6 +31,9 @@ from mccompile.ir.errors import InternalError
 from mccompile.ir.kernel import Call, Fill, number_names
 from mccompile.ir.views import View, whole
 from mccompile.targets.target import Target
+
+WRITES = "MCC_WRITES();"
+"""How a kernel and its parts begin: `_known_to_write`."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,7 @@ def _fill(step: Fill, external: bool) -> Rendered:
     head = Head(KERNEL_NAME, f"{view.ctype} *{view.name}{count}", external=external)
     seen = {"head": head.definition, "y": view, "value": value, "counted": bool(count)}
     text = render("fill/generic.c.j2", k=loops, **seen)
-    return _with_extents(_known_to_write(Rendered(head, text, frozenset(view.uses.names))), _fill_numbers(step))
+    return _with_extents(_known_to_write(Rendered(head, text, frozenset(view.uses.names))), _fill_numbers(step), {})
 
 
 def _is_whole(step: Fill) -> bool:
@@ -63,14 +67,26 @@ def _fill_numbers(step: Fill) -> dict[str, int]:
     return {} if _is_whole(step) else _by_name(view.shape, view.strides)
 
 
-def _with_extents(made: Rendered, known: Mapping[str, int]) -> Rendered:
-    """The kernel with the symbols of extents that its text mentions as C parameters, of all functions that need them.
-    """
-    names = mentioned(made.text, list(known))
+def _with_extents(made: Rendered, known: Mapping[str, int], own: Mapping[str, int]) -> Rendered:
+    """The kernel with the symbols of extents that its text mentions as C parameters, of all functions that need them;
+    those of its ``own`` it computes of others, and gives its parts."""
+    computed = mentioned(made.text, list(own))
+    of = {extent_name(s.name) for s in symbols(*(own[n] for n in computed))}
+    said = set(mentioned(made.text, list(known)))
+    names = [n for n in known if n in said or n in of]
     if not names:
         return made
-    params = ", ".join([made.head.params, *(f"int32_t {n}" for n in names)])
-    return replace(made, head=replace(made.head, params=params), text=with_parameters(made.text, names))
+    before, head = (
+        replace(made.head, params=", ".join([made.head.params, *(f"int32_t {n}" for n in given)]))
+        for given in ([*computed, *names], names)
+    )
+    places = {s.name: extent_name(s.name) for s in symbols(*own.values())}
+    constants = "".join(f"\n    const int32_t {n} = {c_number(own[n], places)};" for n in computed)
+    text = with_parameters(made.text, [*computed, *names])
+    begin = f"{before.text}\n{{\n    {WRITES}"
+    if constants and text.count(begin) != 1:
+        raise InternalError(f"a kernel does not begin as it is declared: {before.text}")
+    return replace(made, head=head, text=text.replace(begin, f"{head.text}\n{{\n    {WRITES}{constants}"))
 
 
 def _symbols(call: Call) -> dict[str, int]:
@@ -78,12 +94,13 @@ def _symbols(call: Call) -> dict[str, int]:
     return _by_name(number_names(call).values())
 
 
-def _with_short_extents(call: Call) -> tuple[Call, Mapping[str, int]]:
-    """The call with a name for each long sum of extents and for each extent that is its kernel's own, and what its
-    kernel may be told, by the C parameter: these, and `_symbols`."""
+def _with_short_extents(call: Call) -> tuple[Call, Mapping[str, int], Mapping[str, int]]:
+    """The call with a name for each long sum of extents and for each extent that is its kernel's own; what its kernel
+    may be told, by the C parameter: these, and `_symbols`; and those of its own that it computes itself. Counts it is
+    told as they are: they are looked up where steps that have one each are a loop (`series`)."""
     known = _symbols(call)
     if not known:
-        return call, known
+        return call, known, {}
     kept: dict[str, int] = {}
     short = call
     if len(known) > LONG:
@@ -91,13 +108,16 @@ def _with_short_extents(call: Call) -> tuple[Call, Mapping[str, int]]:
         short = call.with_numbers(sums.short)
         kept |= sums.kept
     numbers = [*number_names(short).values(), *short.op.told, *(v.offset for v in short.views())]
-    # Counts are looked up where steps that have one each are a loop (`series`), not what is made of them.
-    own = OwnExtents(() if call.counts else numbers, {s.name for s in symbols(*known.values(), *numbers)})
+    own = OwnExtents(numbers, {s.name for s in symbols(*known.values(), *numbers)})
+    computed: dict[str, int] = {}
     if own.kept and not varies_within((short.params, short.parts)):
         short = short.with_numbers(own.short)
-        values = {s.name: kept.get(s.name, polynomial({(s,): 1})) for s in symbols(*own.kept.values())}
-        kept |= {name: with_symbols(n, values) for name, n in own.kept.items()}
-    return short, {extent_name(name): n for name, n in kept.items()} | known
+        if call.counts:
+            computed = {extent_name(name): n for name, n in own.kept.items()}
+        else:
+            values = {s.name: kept.get(s.name, polynomial({(s,): 1})) for s in symbols(*own.kept.values())}
+            kept |= {name: with_symbols(n, values) for name, n in own.kept.items()}
+    return short, {extent_name(name): n for name, n in kept.items()} | known, computed
 
 
 def _by_name(*numbers: Iterable[int]) -> dict[str, int]:
@@ -126,21 +146,22 @@ class _Printed:
 
 
 def _call(
-    step: Call, plain: frozenset[int], target: Target, external: bool, extents: Mapping[str, int]
-) -> _Printed:
+    step: Call, plain: frozenset[int], target: Target, external: bool, extents: Mapping[str, int],
+    own: Mapping[str, int],
+) -> _Printed:  # fmt: skip
     """The text of a call, without the C parameters that its template turned out not to ask for; ``extents`` are
-    what it may be told."""
+    what it may be told, those of its ``own`` what it computes of these."""
     context = KernelContext(step, plain, external)
     text = kernel_text(context, target)
     printed = tuple(a for a in step.args if a in context.uses.numbers)
     if printed != step.args:
-        return _call(replace(step, args=printed), plain, target, external, extents)
+        return _call(replace(step, args=printed), plain, target, external, extents, own)
     if context.declared is None:
         raise InternalError(f"{step.kernel} has no head")
     tables = tuple(sorted(context.uses.tables.items()))
     uses = frozenset(printed_names(context.uses.names, text, *context.uses.tables.values()))
     made = _known_to_write(Rendered(context.declared, text, uses, tables))
-    return _Printed(_with_part(_with_extents(made, extents), step), step.args)
+    return _Printed(_with_part(_with_extents(made, extents, own), step), step.args)
 
 
 def _known_to_write(made: Rendered) -> Rendered:
@@ -151,7 +172,7 @@ def _known_to_write(made: Rendered) -> Rendered:
         head = line if line[:1].isalpha() and "(" in line else head
         lines.append(line)
         if line == "{":
-            lines += ["    MCC_WRITES();"] if _is_of_kernel(head) else []
+            lines += [f"    {WRITES}"] if _is_of_kernel(head) else []
             head = ""
     return replace(made, text="\n".join(lines), uses=made.uses | {"MCC_WRITES"})
 
@@ -215,8 +236,8 @@ class Printer:
             made = _fill(step, self.external)
             numbers = (step.view.count,) if _is_whole(step) else _extents(made, _fill_numbers(step))
             return Step(step, made, (step.view,), numbers)
-        short, known = _with_short_extents(step)
-        printed = self._call(short, plain, known)
+        short, known, own = _with_short_extents(step)
+        printed = self._call(short, plain, known, own)
         call = step if printed.args == step.args else replace(step, args=printed.args)
         scratch = () if call.scratch is None else (whole(call.scratch),)
         values = number_names(call)
@@ -225,13 +246,16 @@ class Printer:
         numbers = (*numbers, *_extents(printed.made, known), *turns)
         return Step(call, printed.made, (*call.views(), *scratch), numbers, plain)
 
-    def _call(self, step: Call, plain: frozenset[int], extents: Mapping[str, int]) -> _Printed:
+    def _call(
+        self, step: Call, plain: frozenset[int], extents: Mapping[str, int], own: Mapping[str, int]
+    ) -> _Printed:
         form = call_form(step)
         if form is None:
-            return _call(step, plain, self.target, self.external, extents)
-        if (form, plain) not in self._known:
-            self._known[form, plain] = _call(step, plain, self.target, self.external, extents)
-        return self._known[form, plain]
+            return _call(step, plain, self.target, self.external, extents, own)
+        key = (form, plain, tuple(own.items()))
+        if key not in self._known:
+            self._known[key] = _call(step, plain, self.target, self.external, extents, own)
+        return self._known[key]
 
 
 def _extents(made: Rendered, known: Mapping[str, int]) -> tuple[int, ...]:
