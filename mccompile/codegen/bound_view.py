@@ -84,6 +84,11 @@ class BoundView:
             return functools.reduce(scaled, names, "1")
         return self._number(f"{self.name}_s{factor}", self.view.strides[factor])
 
+    def is_stored_as_one(self, axis: int) -> bool:
+        """Whether neighbours along a logical axis are as far apart everywhere."""
+        own = [f for f in self.view.factors if f.axis == axis]
+        return len(own) == 1 and own[0].div == 1 and own[0].mod == 0
+
     def step(self, axis: int) -> str:
         """The stride of a logical axis that is stored as one, as printed."""
         return self.s([f.axis for f in self.view.factors].index(axis))

@@ -360,12 +360,12 @@ class Vectors:
         pieces = bool(self.context.plain) and Capability.MASKED_STORES in self.target.capabilities
         return self.of(y.dtype).store(f"&{y.element(*coordinates)}", value, count, y.dtype, pieces)
 
-    def rows_of_lines(self, *coordinates: str) -> list[str]:
-        """The elements there of results, and of extras of the same row, whose rows are floats one behind the other;
-        rows are what the last coordinate but one tells apart."""
+    def rows_of_lines(self, *coordinates: str) -> list[tuple[str, str]]:
+        """The elements there of results, and of extras of the same row, whose rows are floats one behind the other,
+        and how far apart these are; rows are what the last coordinate but one tells apart."""
         each = (*self.context.y, *self.context.e)
         rows = [v for v in each if v.dtype == F32 and _step(v.view) == 1 and v.varies(v.rank - 2)]
-        return [v.element(*coordinates) for v in rows]
+        return [(v.element(*coordinates), v.step(v.rank - 2)) for v in rows if v.is_stored_as_one(v.rank - 2)]
 
     def keep(self, value: str, count: Width, *coordinates: str) -> str:
         """The statement that stores lanes in result 0 without its epilogue."""

@@ -92,7 +92,7 @@ def test_a_row_of_bf16_asks_for_less(rows: int, bytes_ahead: int, tmp_path: Path
 )
 def test_results_far_away_are_asked_for(case: VariantCase, asked: set[str], tmp_path: Path) -> None:
     """And what is added to them."""
-    assert set(re.findall(r"MCC_PREFETCH\((\w+)\[", _text(case, tmp_path))) == asked
+    assert set(re.findall(r"mcc_prefetch_rows\(&(\w+)\[", _text(case, tmp_path))) == asked
 
 
 @pytest.mark.parametrize(
