@@ -29,17 +29,27 @@ def common_kernels(made: Iterable[Rendered]) -> Mapping[str, Rendered]:
     """By the texts of kernels that others are equal to but for the names of extents: the one that stands for all."""
     alike: dict[str, dict[str, Rendered]] = {}
     for one in {m.text: m for m in made}.values():
-        numbered = _numbered(one)
+        numbered = with_numbered_extents(one)
         if numbered is not None:
             alike.setdefault(numbered.text, {})[one.text] = numbered
     return {text: one for kernels in alike.values() if len(kernels) > 1 for text, one in kernels.items()}
 
 
-def _numbered(made: Rendered) -> Rendered | None:
+def with_numbered_extents(made: Rendered) -> Rendered | None:
     """A kernel with numbers for the names of its extents, in the order of its parameters; None if it has none."""
-    names = {name: extent_name(str(i)) for i, name in enumerate(_EXTENT.findall(made.head.params))}
+    params, text = numbered_extents(made.head.params, made.head.params, made.text)
+    return None if text == made.text else replace(made, head=replace(made.head, params=params), text=text)
+
+
+def numbered_extents(params: str, *texts: str) -> tuple[str, ...]:
+    """Texts with numbers for the names of the extents that ``params`` declare, in their order; as they are where
+    there are none, or some have numbers.
+
+    >>> numbered_extents("float *y0, int32_t dim_found", "y0[dim_found - 1]")
+    ('y0[dim_0 - 1]',)
+    """
+    names = {name: extent_name(str(i)) for i, name in enumerate(_EXTENT.findall(params))}
     if not names or not names.keys().isdisjoint(names.values()):
-        return None
+        return texts
     word = re.compile(rf"\b(?:{'|'.join(names)})\b")
-    params, text = (word.sub(lambda m: names[m[0]], t) for t in (made.head.params, made.text))
-    return replace(made, head=replace(made.head, params=params), text=text)
+    return tuple(word.sub(lambda m: names[m[0]], t) for t in texts)

@@ -25,14 +25,23 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from mccompile.codegen.binding import KERNEL_NAME
-from mccompile.codegen.shared_functions import Function, Shared, functions_beside, whole_kernels, with_changes
+from mccompile.codegen.common_extents import numbered_extents
+from mccompile.codegen.shared_functions import (
+    Function,
+    Shared,
+    called_functions,
+    functions_beside,
+    own_name,
+    whole_kernels,
+    with_changes,
+)
 from mccompile.codegen.shared_numbers import SHARED_NAME, Form, Number, closing, form_of, joined
 
 LEAST = 700
 """Letters that are worth a call with numbers."""
 _ANY = f"{KERNEL_NAME}_any"
 _PARAMETERS = re.compile(rf"MCC_INLINE void {KERNEL_NAME}_[^{{]*")
-_CALLED = re.compile(r"static (?:MCC_NOINLINE )?void ")
+_CALLED = re.compile(r"static (?:MCC_NOINLINE |MCC_ONCE )?(void|mcc_status) ")
 
 
 def without_restrict(kernel: str) -> str:
@@ -45,11 +54,13 @@ def without_restrict(kernel: str) -> str:
 
 
 def with_one_text(shared: Shared) -> Shared:
-    """The same with one text for what differs in numbers, or in ``MCC_RESTRICT``."""
+    """The same with one text for what differs in numbers, in names of extents, or in ``MCC_RESTRICT``."""
     kinds: dict[tuple[str, ...], list[tuple[Function, Form]]] = {}
     kernels = list(shared.texts.values())
-    for function in [*functions_beside(kernels), *whole_kernels(kernels)]:
+    shared_ones = list(called_functions(shared.functions))
+    for function in [*shared_ones, *functions_beside(kernels), *whole_kernels(kernels)]:
         text = function.text.replace("MCC_RESTRICT ", "").replace(f"{function.name}(", f"{_ANY}(")
+        (text,) = numbered_extents(text[: text.index("{")], text)
         form = form_of(text, floats=True, rows=True)
         kinds.setdefault(form.kind, []).append((function, form))
     made, changes = dict(shared.functions), dict[str, list[tuple[int, int, str]]]()
@@ -57,11 +68,12 @@ def with_one_text(shared: Shared) -> Shared:
         one, first = joined([form for _, form in same], inlined=True), same[0][0]
         if (len(same) - 1) * len(one.text) < LEAST:
             continue
-        name = f"{SHARED_NAME}{len(made)}{first.name.removeprefix(KERNEL_NAME)}_any"
-        made[name] = _CALLED.sub("MCC_INLINE void ", one.text).replace(f"{_ANY}(", f"{name}(")
+        name = f"{SHARED_NAME}{len(made)}{own_name(first.name, '').removeprefix(KERNEL_NAME)}_any"
+        made[name] = _CALLED.sub(r"MCC_INLINE \1 ", one.text).replace(f"{_ANY}(", f"{name}(")
         for (function, _), values in zip(same, one.values, strict=True):
             change = (function.start, function.end, _caller(function, name, values))
             changes.setdefault(function.kernel, []).append(change)
+    made |= {f.name: with_changes(f.kernel, changes.get(f.kernel, [])) for f in shared_ones}
     texts = {before: with_changes(text, changes.get(text, [])) for before, text in shared.texts.items()}
     return replace(shared, texts=texts, functions=made)
 
@@ -72,5 +84,6 @@ def _caller(function: Function, name: str, values: Sequence[Number]) -> str:
     begin = text.index(f"{function.name}(") + len(function.name) + 1
     end = closing(text, begin)
     body = text.index("{\n", end) + 2
+    answer = "return " if "mcc_status" in text[:begin] else ""
     given = [*(p.split()[-1].lstrip("*") for p in text[begin:end].split(",")), *map(str, values)]
-    return f"{text[text.index('MCC_PLACE_CODE'):body]}    MCC_WRITES();\n    {name}({', '.join(given)});\n}}"
+    return f"{text[text.index('MCC_PLACE_CODE'):body]}    MCC_WRITES();\n    {answer}{name}({', '.join(given)});\n}}"

@@ -6,7 +6,7 @@ Worked example: six steps call two kernels three times over::
 
 Each has a form: what is called, with operands and counts from where. The forms are 0 1 0 1 0 1, so that two of them
 come three times, and what would be printed of the other four is saved. Of the operands, a is the same in all turns
-and keeps its name; x, b, b are a column of the table, and so are w0, w1, w2:
+and keeps its name; x, b, b are a column of the table, and so are w0, w1, w2, or numbers that kernels are given:
 
 >>> recurring([0, 1, 0, 1, 0, 1], [400] * 6, least=1000)
 [Recurring(first=0, count=2, times=3)]
@@ -17,6 +17,7 @@ It is for programs of a thousand lines of steps: in shorter ones each call is be
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 
 import numpy as np
 
@@ -31,11 +32,20 @@ STEP_LETTERS = 120
 """Of the table, for a step: two or three operands that differ from turn to turn."""
 
 
+NUMBER = "number"
+"""The base of what the table says itself."""
+
+
+def known(n: int) -> Place:
+    """A number that a kernel is given."""
+    return Place(str(n), NUMBER) if n >= 0 else Place(str(n))
+
+
 @dataclass(frozen=True)
 class Place:
     """What a kernel is given: ``c`` in C; and of what lies in a ``member`` of the arena or the weights, by which
     local these go, and how many bytes behind the beginning of the member. A number that is kept there is ``read`` as
-    this type of C."""
+    this type of C. A number that is known has `NUMBER` for a local."""
 
     c: str
     base: str = ""
@@ -51,18 +61,18 @@ class PlainCall:
 
     kernel: str
     arguments: tuple[Place, ...]
-    traced: tuple[tuple[Place, int], ...]
+    traced: tuple[tuple[Place, Place], ...]
     checked: bool
 
     @property
     def form(self) -> tuple[object, ...]:
         """What calls of one series have in common."""
         bases = tuple((p.base, p.read) if p.base else p.c for p in self.places)
-        return self.kernel, len(self.arguments), bases, tuple(nbytes for _, nbytes in self.traced), self.checked
+        return self.kernel, len(self.arguments), bases, self.checked
 
     @property
     def places(self) -> tuple[Place, ...]:
-        return (*self.arguments, *(place for place, _ in self.traced))
+        return (*self.arguments, *chain.from_iterable(self.traced))
 
 
 @dataclass(frozen=True)
@@ -136,14 +146,19 @@ def _series(name: str, steps: Sequence[Step], calls: Sequence[PlainCall], found:
         given = [_given(name, places, columns) for places in turns]
         number = f"{step.number}u + {found.count}u * turn" if found.count > 1 else f"{step.number}u + turn"
         results = given[len(call.arguments) :]
-        first, *others = (f"{c}, {nbytes}u" for c, (_, nbytes) in zip(results, call.traced, strict=True))
+        first, *others = map(_shown, results[::2], results[1::2])
         made = f"{call.kernel}({', '.join(given[: len(call.arguments)])})"
         begin = f"MCC_STATUS_STEP_TO({number}, st, " if call.checked else f"MCC_STEP_TO({number}, "
         lines = [f"{begin}{made}, {first});", *(f"MCC_TRACE({number}, {other});" for other in others)]
         printed.append(StepOfSeries(step.number, step.comment, "\n".join(lines), call.checked))
     rows = tuple(zip(*(cells for _, cells in columns), strict=True))
-    bases, firsts = frozenset(base for base, _ in columns), tuple(s.comment for s in steps[:: found.count])
+    bases, firsts = frozenset(base for base, _ in columns) - {NUMBER}, tuple(s.comment for s in steps[:: found.count])
     return Series(steps[0].number, found.count, found.times, tuple(printed), rows, bases, firsts)
+
+
+def _shown(result: str, nbytes: str) -> str:
+    """What hooks are given: where a result is, and its bytes."""
+    return f"{result}, {nbytes.removeprefix('(int32_t)')}{'u' if nbytes.isdigit() else ''}"
 
 
 def _given(name: str, places: tuple[Place, ...], columns: dict[tuple[str, tuple[str, ...]], int]) -> str:
@@ -151,6 +166,8 @@ def _given(name: str, places: tuple[Place, ...], columns: dict[tuple[str, tuple[
     if len({p.c for p in places}) == 1:
         return places[0].c
     base, offsets = places[0].base, {p.offset for p in places}
+    if base == NUMBER:
+        return f"(int32_t)at[{columns.setdefault((base, tuple(f'{p.c}u' for p in places)), len(columns))}]"
     behind = f" + {places[0].offset}u" if len(offsets) == 1 and offsets != {0} else ""
     cells = [f"IN_{base.upper()}({p.member})" for p in places]
     if not behind:

@@ -38,7 +38,7 @@ _BEGIN = re.compile(
     rf"{_COMMENT}MCC_PLACE_CODE\n(?:static MCC_NOINLINE|(?P<inlined>MCC_INLINE)) void (?P<name>{KERNEL_NAME}_\w+)\(",
     re.DOTALL,
 )
-_KERNEL = re.compile(rf"MCC_PLACE_CODE\nstatic void {KERNEL_NAME}\(")
+_KERNEL = re.compile(rf"MCC_PLACE_CODE\nstatic (?:void|mcc_status) {KERNEL_NAME}\(")
 _TABLE = re.compile(r"\brow_at\[r\] = [^;]*;")
 _UNROLLED = re.compile(r"\n *MCC_UNROLL\n")
 _SHARED = re.compile(rf"\b{SHARED_NAME}\w+?(_\w+)")
@@ -87,6 +87,13 @@ def whole_kernels(kernels: Sequence[str]) -> list[Function]:
         if KERNEL_NAME not in kernel[body:]:
             found.append(Function(kernel, KERNEL_NAME, m.start(), closing(kernel, body + 1, "{}") + 1, inlined=False))
     return found
+
+
+def called_functions(shared: Mapping[str, str]) -> Iterator[Function]:
+    """Those of the shared functions, by their names, that are called, not inlined: each as if it were a kernel."""
+    for name, text in shared.items():
+        if "static MCC_ONCE void" in text or "static MCC_NOINLINE void" in text:
+            yield Function(text, name, 0, len(text), inlined=False)
 
 
 def _functions(kernel: str, inlined: bool) -> Iterator[Function]:

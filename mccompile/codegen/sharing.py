@@ -18,6 +18,7 @@ from dataclasses import replace
 
 from mccompile._dataclass import dataclass
 from mccompile.codegen.binding import KERNEL_NAME, Head
+from mccompile.codegen.common_extents import with_numbered_extents
 from mccompile.codegen.common_sums import with_common_sums
 from mccompile.codegen.inlined_functions import with_one_text, without_restrict
 from mccompile.codegen.printed import Printer, Rendered, Step
@@ -119,24 +120,35 @@ class _Shared(Saving):
 
 
 def _joinable(steps: Sequence[Step], printer: Printer) -> Iterator[_Shared]:
-    """All that may be, in the order of the program."""
-    target = printer.target
+    """All that may be, in the order of the program: in a long one also kernels without vectors."""
+    target, long = printer.target, _is_long(steps)
     kinds: dict[object, list[int]] = {}
     for i, s in enumerate(steps):
-        if target.lanes <= 1 or target.compact or s.kernel in VECTORS:
+        if target.lanes <= 1 or target.compact or s.kernel in VECTORS or (long and _is_generic(s)):
             kinds.setdefault(_kind(s), []).append(i)
     for kind, places in kinds.items():
         if kind is None:
             continue
         plain = frozenset().union(*(steps[i].plain for i in places))
         same = [printer.step(steps[i].step, plain) for i in places]
+        same = list(map(_with_numbers, same)) if long else same
         small = target.lanes <= 1 or target.compact  # then what differs in `MCC_RESTRICT` alone is one as well
         texts = [steps[i].made.text if small else s.made.text for i, s in zip(places, same, strict=True)]
         one = _one_of(same, texts)
         if one is not None:
-            bytes_ = saved(one, texts, _bytes_of_letter(same[0].kernel, target))
+            letter = 1.0 if long and _is_generic(same[0]) else _bytes_of_letter(same[0].kernel, target)
+            bytes_ = saved(one, texts, letter)
             macs = sum(_slower_kernel(s, target) for s in same)
             yield _Shared(bytes_, macs, places, same, one)
+
+
+def _is_generic(s: Step) -> bool:
+    return s.kernel.endswith(".generic")
+
+
+def _with_numbers(s: Step) -> Step:
+    """A step whose kernel has numbers for the names of its extents."""
+    return replace(s, made=with_numbered_extents(s.made) or s.made)
 
 
 def _bytes_of_letter(kernel: str, target: Target) -> float:
@@ -256,6 +268,11 @@ def _shared_inlined(before: Shared, numbered: bool) -> Shared:
     return after if after.functions == before.functions else _shared_inlined(after, numbered)
 
 
+def _is_long(steps: Sequence[Step]) -> bool:
+    texts = [s.made.text for s in steps]
+    return _letters(Shared(dict(zip(texts, texts, strict=True)), {}), steps) > MOST_LETTERS
+
+
 def _letters(shared: Shared, steps: Sequence[Step]) -> int:
     """Of the C of steps whose kernels have the ``shared`` texts."""
     return sum(map(len, {*shared.texts.values(), *shared.functions.values()})) + LETTERS_OF_STEP * len(steps)
@@ -302,9 +319,10 @@ def _kept_one(made: Rendered) -> Rendered:
 def with_less_code(steps: list[Step], printer: Printer) -> tuple[list[Step], dict[str, Rendered]]:
     """The steps with shared code, where that is worth it, and the functions beside kernels that these share, by the
     names that the texts of kernels have for them. Kernels that are called from other files keep theirs."""
-    target = printer.target
+    target, long = printer.target, _is_long(steps)
     if least_saving(target) is None:
         return steps, {}
+    steps = list(map(_with_numbers, steps)) if long else steps
     allowed = Allowed([s.step for s in steps], target)
     parts = target.lanes > 1 and not printer.external
     if target.can("A64") and not allowed.free:  # elsewhere it was not counted: MobileNetV1 took 2 % longer (Zen 4)
@@ -313,7 +331,5 @@ def with_less_code(steps: list[Step], printer: Printer) -> tuple[list[Step], dic
         allowed.set_price([*joins, *_compactable(steps, joins, target), *beside])
         steps = _compacted(steps, allowed.affordable(joins), printer, allowed)
     steps = _joined(steps, printer, allowed)
-    texts = [s.made.text for s in steps]
-    long = _letters(Shared(dict(zip(texts, texts, strict=True)), {}), steps) > MOST_LETTERS
     inlines = target.lanes > 0 and not printer.external  # the others have no MCC_INLINE
     return _parted(steps, allowed, parts) if parts or (long and inlines) else (steps, {})

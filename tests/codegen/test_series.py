@@ -13,7 +13,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import mccompile
-from mccompile.codegen import model, series
+from mccompile.codegen import model, series, sharing
 from mccompile.codegen.series import Recurring, recurring
 from tests.support.harness import SANITIZERS, SPLIT, build
 from tests.support.judge import plain_session
@@ -57,6 +57,32 @@ def long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(series, "STEP_LETTERS", 0)
 
 
+SIZES = (40, 64, 24)
+
+
+def _scales() -> onnx.ModelProto:
+    """What is found in three vectors of other sizes, by the same steps, and a product that takes longer."""
+    nodes = [helper.make_node("MatMul", ["m", "w"], ["z"])]
+    for i in range(len(SIZES)):
+        nodes += [
+            helper.make_node("NonZero", [f"x{i}"], [f"places{i}"]),
+            helper.make_node("Transpose", [f"places{i}"], [f"rows{i}"]),
+            helper.make_node("GatherND", [f"x{i}", f"rows{i}"], [f"found{i}"]),
+            helper.make_node("CumSum", [f"found{i}", "zero"], [f"sums{i}"]),
+            helper.make_node("Slice", [f"sums{i}", "zero", "nine"], [f"y{i}"]),
+        ]
+    inputs = [helper.make_tensor_value_info(f"x{i}", TensorProto.FLOAT, [size]) for i, size in enumerate(SIZES)]
+    inputs.append(helper.make_tensor_value_info("m", TensorProto.FLOAT, [64, 64]))
+    outputs = [helper.make_tensor_value_info(f"y{i}", TensorProto.FLOAT, [f"n{i}"]) for i in range(len(SIZES))]
+    outputs.append(helper.make_tensor_value_info("z", TensorProto.FLOAT, [64, 64]))
+    weights = np.random.default_rng(0).normal(size=(64, 64)).astype(np.float32)
+    constants = [("zero", np.array([0])), ("nine", np.array([9])), ("w", weights)]
+    graph = helper.make_graph(
+        nodes, "scales", inputs, outputs, [numpy_helper.from_array(a, n) for n, a in constants],
+    )  # fmt: skip
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
 OPTIONS = [
     {"target": "generic"}, {"target": "generic", "opt_level": "O0"}, {"target": "native"},
     {"target": "native", "opt_level": "Os"}, {"target": "native", "threads": 2}, {"target": "native", "io": "caller"},
@@ -71,6 +97,26 @@ def test_layers_in_a_loop(tmp_path: Path, options: dict[str, object]) -> None:
     feeds = [{"x": np.random.default_rng(i).standard_normal((4, WIDTH)).astype(np.float32)} for i in range(2)]
     compare(_layers(), tmp_path, feeds, rtol=1e-5, atol=1e-5, **options)
     assert "_turns" in (tmp_path / "out" / "net.c").read_text()
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_steps_at_several_scales_are_given_their_numbers(
+    tmp_path: Path, options: dict[str, object], long: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the table: kernels that differ in numbers are one."""
+    monkeypatch.setattr(sharing, "MOST_LETTERS", 0)
+    feeds = []
+    for i in range(5):  # of the first there is nothing to be found, of the last all
+        r = np.random.default_rng(i)
+        feed = {f"x{k}": r.normal(size=size) * (r.random(size) < i / 4) for k, size in enumerate(SIZES)}
+        feeds.append({n: a.astype(np.float32) for n, a in {**feed, "m": r.normal(size=(64, 64))}.items()})
+    compare(_scales(), tmp_path, feeds, rtol=1e-5, atol=1e-5, **options)
+    text = (tmp_path / "out" / "net.c").read_text()
+    if options["target"] == "native" and not {"opt_level", "io"} & options.keys():
+        assert "(int32_t)at[" in text
+        table = re.search(r"_turns\d+\[3\]\[\d+\] = \{\n(.*?)\n\};", text, re.DOTALL)
+        assert table is not None
+        assert all(re.search(rf"\b{size}u\b", table[1]) for size in SIZES)
 
 
 @pytest.mark.usefixtures("long")
