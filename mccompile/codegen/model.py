@@ -33,7 +33,7 @@ from mccompile.codegen.kernels import Invocation, KernelPool, render_kernels
 from mccompile.codegen.long_sums import LongSums
 from mccompile.codegen.names import OF_LONG, USUAL, comment, label, unique_identifiers
 from mccompile.codegen.ports import Port, ports
-from mccompile.codegen.series import Place, PlainCall, known, with_series
+from mccompile.codegen.series import Place, PlainCall, number_given, size_given, with_series
 from mccompile.codegen.sharing import LETTERS_OF_STEP, MOST_LETTERS
 from mccompile.interface.tensors import MODELS_OWN, Interface
 from mccompile.ir.dims import Dim, maximum, may_be_none, minimum
@@ -202,9 +202,9 @@ def _plain(
     for n in call.numbers:
         c = n if isinstance(n, str) else c_number(n, held)
         given = _looked_up(counts[c], 0, places, read=True) if c in counts else Place(c)
-        arguments.append(known(n) if isinstance(n, int) and not isinstance(n, Dim) else given)
+        arguments.append(number_given(n) if isinstance(n, int) and not isinstance(n, Dim) else given)
     written = dict.fromkeys(v.buffer for v in _results(call.step))
-    traced = tuple((_looked_up(b, 0, places), known(b.nbytes)) for b in written)
+    traced = tuple((_looked_up(b, 0, places), size_given(b.nbytes)) for b in written)
     return PlainCall(call.kernel.name, tuple(arguments), traced, step.checked)
 
 

@@ -36,22 +36,27 @@ NUMBER = "number"
 """The base of what the table says itself."""
 
 
-def known(n: int) -> Place:
-    """A number that a kernel is given."""
-    return Place(str(n), NUMBER) if n >= 0 else Place(str(n))
-
-
 @dataclass(frozen=True)
 class Place:
     """What a kernel is given: ``c`` in C; and of what lies in a ``member`` of the arena or the weights, by which
     local these go, and how many bytes behind the beginning of the member. A number that is kept there is ``read`` as
-    this type of C. A number that is known has `NUMBER` for a local."""
+    this type of C. A number that is known has `NUMBER` for a local, and is ``read`` as this type in the table."""
 
     c: str
     base: str = ""
     member: str = ""
     offset: int = 0
     read: str = ""
+
+
+def number_given(n: int) -> Place:
+    """A number that a kernel is given."""
+    return Place(str(n), NUMBER, read="int32_t") if n >= 0 else Place(str(n))
+
+
+def size_given(nbytes: int) -> Place:
+    """A size that hooks are given."""
+    return Place(f"{nbytes}u", NUMBER)
 
 
 @dataclass(frozen=True)
@@ -146,7 +151,7 @@ def _series(name: str, steps: Sequence[Step], calls: Sequence[PlainCall], found:
         given = [_given(name, places, columns) for places in turns]
         number = f"{step.number}u + {found.count}u * turn" if found.count > 1 else f"{step.number}u + turn"
         results = given[len(call.arguments) :]
-        first, *others = map(_shown, results[::2], results[1::2])
+        first, *others = map(", ".join, zip(results[::2], results[1::2], strict=True))
         made = f"{call.kernel}({', '.join(given[: len(call.arguments)])})"
         begin = f"MCC_STATUS_STEP_TO({number}, st, " if call.checked else f"MCC_STEP_TO({number}, "
         lines = [f"{begin}{made}, {first});", *(f"MCC_TRACE({number}, {other});" for other in others)]
@@ -156,18 +161,15 @@ def _series(name: str, steps: Sequence[Step], calls: Sequence[PlainCall], found:
     return Series(steps[0].number, found.count, found.times, tuple(printed), rows, bases, firsts)
 
 
-def _shown(result: str, nbytes: str) -> str:
-    """What hooks are given: where a result is, and its bytes."""
-    return f"{result}, {nbytes.removeprefix('(int32_t)')}{'u' if nbytes.isdigit() else ''}"
-
-
 def _given(name: str, places: tuple[Place, ...], columns: dict[tuple[str, tuple[str, ...]], int]) -> str:
     """What turns are given as C: by its name, or by a column of the table, which it is put into."""
     if len({p.c for p in places}) == 1:
         return places[0].c
     base, offsets = places[0].base, {p.offset for p in places}
     if base == NUMBER:
-        return f"(int32_t)at[{columns.setdefault((base, tuple(f'{p.c}u' for p in places)), len(columns))}]"
+        cast = f"({places[0].read})" if places[0].read else ""
+        cells = [p.c.removesuffix("u") + "u" for p in places]
+        return f"{cast}at[{columns.setdefault((base, tuple(cells)), len(columns))}]"
     behind = f" + {places[0].offset}u" if len(offsets) == 1 and offsets != {0} else ""
     cells = [f"IN_{base.upper()}({p.member})" for p in places]
     if not behind:
