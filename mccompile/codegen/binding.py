@@ -301,10 +301,11 @@ class KernelContext:
 
     def chunk_tiles(
         self, name: str, chunk: loops.Chunk, tiles_of: Callable[[int], Sequence[Segment]],
-        caller: Callable[[int], str],
+        caller: Callable[[int], str], alone: bool = False,
     ) -> str:  # fmt: skip
-        """What is called with its extent, for each tile of a chunk, which begins at ``name``."""
-        return loops.chunk_tiles(name, chunk, tiles_of, caller, self._shared)
+        """What is called with its extent, for each tile of a chunk, which begins at ``name``; ``alone`` where nothing
+        else in the block around it has a variable of that name."""
+        return loops.chunk_tiles(name, chunk, tiles_of, caller, alone, self._shared)
 
     @staticmethod
     def any_of(tests: Sequence[str]) -> str:

@@ -147,9 +147,10 @@ def _looped(s: Segment) -> Chunk:
 
 def chunk_tiles(
     name: str, chunk: Chunk, tiles_of: Callable[[int], Sequence[Segment]], caller: Callable[[int], str],
-    shared: Shared | None = None,
+    alone: bool = False, shared: Shared | None = None,
 ) -> str:  # fmt: skip
-    """What is called with its extent, for each tile of a chunk, which begins at ``name``.
+    """What is called with its extent, for each tile of a chunk, which begins at ``name``; ``alone`` where nothing
+    else in the block around it has a variable of that name.
 
     Tiles of the last turn that are no others' are a loop of no turns in all but this: for 100 in chunks of 48 and
     tiles of 6, those of 6 and of 4.
@@ -161,7 +162,8 @@ def chunk_tiles(
     each = [f"{name} + {h} <= {chunk.stop}; {name} += {h}) {{\n{caller(h).strip()}\n}}\n" for h in heights]
     if len(each) == 1:
         return f"for (int32_t {name} = {chunk.first}; {each[0]}"
-    return "".join([f"{{\nint32_t {name} = {chunk.first};\n", *(f"for (; {e}" for e in each), "}\n"])
+    lines = "".join([f"int32_t {name} = {chunk.first};\n", *(f"for (; {e}" for e in each)])
+    return lines if alone else f"{{\n{lines}}}\n"
 
 
 def _declared(name: str, start: str, body: str) -> str:
