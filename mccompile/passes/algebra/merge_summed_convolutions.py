@@ -5,7 +5,7 @@ Worked example: a block that was trained with branches, as an exporter writes it
     ((a(x) + r) + b(x)) + (x * s + t)    becomes    c(x) + r
 
 ``a`` has a window of 3, ``b`` one of 1: what b multiplies with is added in the middle of a's window, and so is s
-where each channel has a filter of its own; c has the sum of the biases and t.
+where each channel has a filter of its own, or filters have one tap; c has the sum of the biases and t.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ MOST_ADDERS = 8
 """Nodes that a sum is looked at as."""
 
 MORE = "its result is needed elsewhere, or it has more than constant weights and a bias"
-OTHERWISE = "filters see other channels, or it is not scaled by channel"
+OTHERWISE = "filters see more of other channels, or it is not scaled by channel"
 
 
 @dataclass(frozen=True)
@@ -110,8 +110,8 @@ def run(
     weights: Mapping[str, str],
 ) -> int:
     """Add the weights of convolutions whose results are added; a smaller window is enlarged by zeros into the other.
-    Where each channel has a filter of its own, what is read goes into the filter, too, if it is added to the result;
-    not where weights may be kept in fewer bits, of which it would take the most.
+    Where each channel has a filter of its own, or filters have one tap, what is read goes into the filters, too, if
+    it is added to the result; not where weights may be kept in fewer bits, of which it would take the most.
 
     May change rounding: sums of weights are rounded, and what else is added is so in another order. Sums of whole
     numbers, which are exact, stay so where a step depends on them.
@@ -257,20 +257,22 @@ def _branch(r: Rewriter, term: Value) -> _Branch | None:
 
 
 def _per_channel(r: Rewriter, term: Value, big: _Branch) -> _Branch | None:
-    """What a convolution reads, or that scaled and shifted, as a convolution of one tap; None where a filter sees
-    other channels as well: a large element beside small products would cost these their digits."""
+    """What a convolution reads, or that scaled and shifted, as a convolution of one tap; None where windows of
+    several channels are computed otherwise than by taps (Winograd's): errors of a large one are those of all."""
     x, rank, channels = _convolved(r, big.value), len(big.kernel), big.weights.shape[0]
     assert x is not None
     node = None if term is x else r.producer(term)
     affine = Affine() if node is None else None if node.pre or node.post else affine_map(r.graph, node, x)
-    if affine is None or big.op.groups != channels or big.weights.shape[1] != 1:
+    seen = big.weights.shape[1]
+    if affine is None or (seen > 1 and math.prod(big.kernel) > 1):
         return None
     scale = np.ones(()) if affine.scale is None else affine.scale
     along = scale.reshape((1,) * (rank + 2 - scale.ndim) + scale.shape)
     if along.size != along.shape[1]:
         return None
-    weights = np.broadcast_to(along.reshape(-1, 1), (channels, 1)).reshape(channels, 1, *(1,) * rank)
-    op = Conv((1,) * rank, (0,) * 2 * rank, (1,) * rank, channels)
+    weights = np.zeros((channels, seen, *(1,) * rank))
+    weights[np.arange(channels), np.arange(channels) % seen] = along.reshape(-1, *(1,) * rank)
+    op = Conv((1,) * rank, (0,) * 2 * rank, (1,) * rank, big.op.groups)
     return _Branch(term, node, op, weights, affine.shift)
 
 
