@@ -9,13 +9,16 @@ are sums of more than four counts:
 >>> for n in (5, 6, 8):
 ...     print(sums.number(sum(counts[:n])), sums.taken())
 sum_0 ('const int32_t sum_0 = a->k0.v[0] + a->k1.v[0] + a->k2.v[0] + a->k3.v[0] + a->k4.v[0];',)
-a->k5.v[0] + sum_0 ()
-sum_1 ('const int32_t sum_1 = a->k5.v[0] + a->k6.v[0] + a->k7.v[0] + sum_0;',)
+sum_1 ('const int32_t sum_1 = a->k5.v[0] + sum_0;',)
+sum_2 ('const int32_t sum_2 = a->k6.v[0] + a->k7.v[0] + sum_1;',)
+>>> print(sums.number(4 * sum(counts) + 12), sums.taken())
+4 * sum_2 + 12 ()
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping
 
 from mccompile.codegen.c_extent import NARROW
@@ -26,17 +29,19 @@ from mccompile.ir.dims_terms import Atom, Least, Monomial, Quotient, Symbol, com
 LONG = 4
 """Atoms that are said as they are."""
 NEAR = 2
-"""Terms by which a sum may differ from a kept one to be said by it, and not kept as well."""
+"""Terms by which a sum of a kernel may differ from a kept one to be said by it, and not kept as well: what is kept is
+another number that it is given."""
 RECENT = 8
 """Kept sums that a new one is compared with."""
 
 
 class LongSums:
     """The sums of a function, whose constants they become. ``places`` are expressions for symbols, as for `c_number`.
+    One that differs from a kept one by ``near`` terms, or by a number, is said by it, and not kept.
     """
 
-    def __init__(self, places: Mapping[str, str]) -> None:
-        self._places = dict(places)
+    def __init__(self, places: Mapping[str, str], near: int = 0) -> None:
+        self._places, self._near = dict(places), near
         self._kept: dict[int, int] = {}
         self._names: list[str] = []
         self._said: list[tuple[str, int]] = []
@@ -78,17 +83,21 @@ class LongSums:
             case Quotient():
                 return self.short(polynomial(dict(atom.of.terms))) // atom.by
 
-    def _of_kept(self, n: Dim) -> int:
-        """A long sum as one that is kept, or as one and a little more."""
+    def _of_kept(self, n: int) -> int:
+        """A long sum as one that is kept, as a multiple of one, or as one and a little more."""
+        assert isinstance(n, Dim)
         if n in self._kept:
             return self._kept[n]
+        common = math.gcd(*(c for _, c in n.terms))
+        if common > 1:
+            return common * self._of_kept(polynomial({m: c // common for m, c in n.terms}))
         rest: int = n
         recent = list(self._kept)[-RECENT:]
         less, other = min(((_difference(n, k), k) for k in recent), key=lambda d: len(d[0]), default=({}, None))
         if other is not None and len(less) < len(n.terms) - 1:
             near = self._kept[other] + polynomial(less)
             rest = near if max(map(abs, span(near))) <= NARROW else n
-        if rest is not n and len(less) <= NEAR:
+        if rest is not n and (len(less) <= self._near or not any(less)):
             return rest
         name = next(f"sum_{i}" for i in itertools.count(len(self._kept)) if f"sum_{i}" not in self._places)
         self._said.append((name, rest))

@@ -17,7 +17,7 @@ from mccompile.codegen.call_form import call_form
 from mccompile.codegen.code import extent_name
 from mccompile.codegen.extents import c_number
 from mccompile.codegen.foreign import foreign_call
-from mccompile.codegen.long_sums import LONG, LongSums
+from mccompile.codegen.long_sums import LONG, NEAR, LongSums
 from mccompile.codegen.loops import part_numbers
 from mccompile.codegen.one_lane import vectors_for
 from mccompile.codegen.own_extents import OwnExtents, varies_within
@@ -104,7 +104,7 @@ def _with_short_extents(call: Call) -> tuple[Call, Mapping[str, int], Mapping[st
     kept: dict[str, int] = {}
     short = call
     if len(known) > LONG:
-        sums = LongSums({s.name: s.name for s in symbols(*number_names(call).values())})
+        sums = LongSums({s.name: s.name for s in symbols(*number_names(call).values())}, NEAR)
         short = call.with_numbers(sums.short)
         kept |= sums.kept
     numbers = [*number_names(short).values(), *short.op.told, *(v.offset for v in short.views())]
