@@ -168,10 +168,16 @@ def _merge(total: _Sum, of_f32: bool, remarks: Remarks) -> int:
     return changes
 
 
-def _convolved(r: Rewriter, term: Value) -> Value | None:
-    """What a convolution makes a term of; None if something else makes it."""
+def _maker(r: Rewriter, term: Value) -> tuple[Node, Conv] | None:
+    """The convolution that makes a term; None if something else does."""
     node = r.producer(term)
-    return node.operands[0] if node is not None and isinstance(node.op, Conv) else None
+    return (node, node.op) if node is not None and isinstance(node.op, Conv) else None
+
+
+def _convolved(r: Rewriter, term: Value) -> Value | None:
+    """What a convolution makes a term of."""
+    maker = _maker(r, term)
+    return maker[0].operands[0] if maker else None
 
 
 def _scaled(r: Rewriter, term: Value) -> Value | None:
@@ -245,15 +251,14 @@ def _where(r: Rewriter, term: Value) -> str:
 
 def _branch(r: Rewriter, term: Value) -> _Branch | None:
     """A convolution as weights and bias; None if it does more, or something else needs its result."""
-    node = r.producer(term)
-    assert node is not None
+    maker = _maker(r, term)
+    assert maker is not None
+    node, op = maker
     weights = r.graph.constants.get(node.operands[1]) if node.operands[1] else None
     if node.pre or not is_bias(node.post.get(0)) or not r.is_private(term) or not isinstance(weights, np.ndarray):
         return None
     bias = constant_bias(r.graph, node)
-    if (node.post and bias is None) or not isinstance(node.op, Conv):
-        return None
-    return _Branch(term, node, node.op, weights, bias)
+    return None if node.post and bias is None else _Branch(term, node, op, weights, bias)
 
 
 def _per_channel(r: Rewriter, term: Value, big: _Branch) -> _Branch | None:
