@@ -297,7 +297,7 @@ class KernelContext:
     @staticmethod
     def in_chunk(chunk: loops.Chunk, caller: loops.Caller) -> str:
         """What is called, for each chunk of a loop from `chunked`."""
-        return "\n".join(filter(None, [chunk.opens, caller().strip(), chunk.closes])) + "\n"
+        return loops.in_chunk(chunk, caller)
 
     def chunk_tiles(
         self, name: str, chunk: loops.Chunk, tiles_of: Callable[[int], Sequence[Segment]],

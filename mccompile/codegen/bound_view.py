@@ -12,7 +12,7 @@ from mccompile.codegen.code import Code, closed, code, opened, wrapped
 from mccompile.codegen.uses import Uses
 from mccompile.ir.dims import Dim, bound, may_be_none
 from mccompile.ir.errors import InternalError
-from mccompile.ir.types import DType, Factor
+from mccompile.ir.types import DType, Factor, is_linear
 from mccompile.ir.views import View
 
 
@@ -86,8 +86,8 @@ class BoundView:
 
     def is_stored_as_one(self, axis: int) -> bool:
         """Whether neighbours along a logical axis are as far apart everywhere."""
-        own = [f for f in self.view.factors if f.axis == axis]
-        return len(own) == 1 and own[0].div == 1 and own[0].mod == 0
+        own = tuple(f for f in self.view.factors if f.axis == axis)
+        return len(own) == 1 and is_linear(own)
 
     def step(self, axis: int) -> str:
         """The stride of a logical axis that is stored as one, as printed."""

@@ -26,6 +26,7 @@ from dataclasses import replace
 
 from mccompile.codegen.binding import KERNEL_NAME
 from mccompile.codegen.common_extents import numbered_extents
+from mccompile.codegen.printed import WRITES
 from mccompile.codegen.shared_functions import (
     Function,
     Shared,
@@ -86,4 +87,4 @@ def _caller(function: Function, name: str, values: Sequence[Number]) -> str:
     body = text.index("{\n", end) + 2
     answer = "return " if "mcc_status" in text[:begin] else ""
     given = [*(p.split()[-1].lstrip("*") for p in text[begin:end].split(",")), *map(str, values)]
-    return f"{text[text.index('MCC_PLACE_CODE'):body]}    MCC_WRITES();\n    {answer}{name}({', '.join(given)});\n}}"
+    return f"{text[text.index('MCC_PLACE_CODE'):body]}    {WRITES}\n    {answer}{name}({', '.join(given)});\n}}"

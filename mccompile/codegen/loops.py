@@ -106,7 +106,6 @@ class Chunk:
     opens: str
     start: str | int
     stop: str
-    closes: str
     sizes: tuple[int, ...]
     """The extent of each; of a loop whose last turn may have fewer, that of others and its own."""
 
@@ -129,20 +128,25 @@ def chunked(found: Sequence[Segment], apart: bool) -> list[Chunk]:
     """
     if len(found) == 2 and not apart:
         whole, rest = found
-        end = total(rest.stop)
-        begin = f"for (int32_t first = 0; first < {end}; first += {whole.size}) {{"
-        stop = f"const int32_t stop = ({end} - first < {whole.size}) ? {end} : first + {whole.size};"
-        return [Chunk(f"{begin}\n{stop}", "first", "stop", "}", (whole.size, rest.size))]
+        turns, end = _looped(Segment(whole.start, rest.stop, whole.size)), total(rest.stop)
+        stop = f"const int32_t stop = ({end} - first < {whole.size}) ? {end} : {turns.stop};"
+        return [Chunk(f"{turns.opens}\n{stop}", "first", "stop", (whole.size, rest.size))]
     return [_lone(s) if s.lone else _looped(s) for s in found]
 
 
 def _lone(s: Segment) -> Chunk:
-    return Chunk("", s.start, total(s.start + s.size), "", (s.size,))
+    return Chunk("", s.start, total(s.start + s.size), (s.size,))
 
 
 def _looped(s: Segment) -> Chunk:
     begin = f"for (int32_t first = {total(s.start)}; first < {total(s.stop)}; first += {s.size}) {{"
-    return Chunk(begin, "first", f"first + {s.size}", "}", (s.size,))
+    return Chunk(begin, "first", f"first + {s.size}", (s.size,))
+
+
+def in_chunk(chunk: Chunk, caller: Caller) -> str:
+    """What is called, for each chunk of a loop, or for one alone."""
+    body = f"{caller().strip()}\n"
+    return f"{chunk.opens}\n{body}}}\n" if chunk.opens else body
 
 
 def chunk_tiles(

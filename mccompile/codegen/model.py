@@ -200,9 +200,11 @@ def _plain(
         return None
     arguments = [_looked_up(v.buffer, _place(v), places) for v in call.pointers]
     for n in call.numbers:
+        if not isinstance(n, str | Dim):
+            arguments.append(number_given(n))
+            continue
         c = n if isinstance(n, str) else c_number(n, held)
-        given = _looked_up(counts[c], 0, places, read=True) if c in counts else Place(c)
-        arguments.append(number_given(n) if isinstance(n, int) and not isinstance(n, Dim) else given)
+        arguments.append(_looked_up(counts[c], 0, places, read=True) if c in counts else Place(c))
     written = dict.fromkeys(v.buffer for v in _results(call.step))
     traced = tuple((_looked_up(b, 0, places), size_given(b.nbytes)) for b in written)
     return PlainCall(call.kernel.name, tuple(arguments), traced, step.checked)

@@ -40,7 +40,8 @@ NUMBER = "number"
 class Place:
     """What a kernel is given: ``c`` in C; and of what lies in a ``member`` of the arena or the weights, by which
     local these go, and how many bytes behind the beginning of the member. A number that is kept there is ``read`` as
-    this type of C. A number that is known has `NUMBER` for a local, and is ``read`` as this type in the table."""
+    this type of C. A number that is known has `NUMBER` for a local, is a ``member`` of the table, and there ``read``
+    as this type."""
 
     c: str
     base: str = ""
@@ -51,12 +52,12 @@ class Place:
 
 def number_given(n: int) -> Place:
     """A number that a kernel is given."""
-    return Place(str(n), NUMBER, read="int32_t") if n >= 0 else Place(str(n))
+    return Place(str(n), NUMBER, f"{n}u", read="int32_t") if n >= 0 else Place(str(n))
 
 
 def size_given(nbytes: int) -> Place:
     """A size that hooks are given."""
-    return Place(f"{nbytes}u", NUMBER)
+    return Place(f"{nbytes}u", NUMBER, f"{nbytes}u")
 
 
 @dataclass(frozen=True)
@@ -168,8 +169,7 @@ def _given(name: str, places: tuple[Place, ...], columns: dict[tuple[str, tuple[
     base, offsets = places[0].base, {p.offset for p in places}
     if base == NUMBER:
         cast = f"({places[0].read})" if places[0].read else ""
-        cells = [p.c.removesuffix("u") + "u" for p in places]
-        return f"{cast}at[{columns.setdefault((base, tuple(cells)), len(columns))}]"
+        return f"{cast}at[{columns.setdefault((base, tuple(p.member for p in places)), len(columns))}]"
     behind = f" + {places[0].offset}u" if len(offsets) == 1 and offsets != {0} else ""
     cells = [f"IN_{base.upper()}({p.member})" for p in places]
     if not behind:

@@ -119,9 +119,9 @@ class _Shared(Saving):
     one: Joined
 
 
-def _joinable(steps: Sequence[Step], printer: Printer) -> Iterator[_Shared]:
-    """All that may be, in the order of the program: in a long one also kernels without vectors."""
-    target, long = printer.target, _is_long(steps)
+def _joinable(steps: Sequence[Step], printer: Printer, long: bool) -> Iterator[_Shared]:
+    """All that may be, in the order of the program: in a ``long`` one also kernels without vectors."""
+    target = printer.target
     kinds: dict[object, list[int]] = {}
     for i, s in enumerate(steps):
         if target.lanes <= 1 or target.compact or s.kernel in VECTORS or (long and _is_generic(s)):
@@ -166,10 +166,10 @@ def _slower_kernel(s: Step, target: Target) -> float:
     return SLOWER * results(s.step)
 
 
-def _joined(steps: Sequence[Step], printer: Printer, allowed: Allowed) -> list[Step]:
+def _joined(steps: Sequence[Step], printer: Printer, allowed: Allowed, long: bool) -> list[Step]:
     """The steps, with functions that differ only in numbers made one where that saves code."""
     out = list(steps)
-    for shared in allowed.chosen(_joinable(steps, printer)):
+    for shared in allowed.chosen(_joinable(steps, printer, long)):
         for i, s, values in zip(shared.places, shared.steps, shared.one.values, strict=True):
             out[i] = _calling(s, shared.one, values, once=printer.target.lanes > 1)
     return out
@@ -319,17 +319,18 @@ def _kept_one(made: Rendered) -> Rendered:
 def with_less_code(steps: list[Step], printer: Printer) -> tuple[list[Step], dict[str, Rendered]]:
     """The steps with shared code, where that is worth it, and the functions beside kernels that these share, by the
     names that the texts of kernels have for them. Kernels that are called from other files keep theirs."""
-    target, long = printer.target, _is_long(steps)
+    target = printer.target
     if least_saving(target) is None:
         return steps, {}
+    long = _is_long(steps)
     steps = list(map(_with_numbers, steps)) if long else steps
     allowed = Allowed([s.step for s in steps], target)
     parts = target.lanes > 1 and not printer.external
     if target.can("A64") and not allowed.free:  # elsewhere it was not counted: MobileNetV1 took 2 % longer (Zen 4)
-        joins = list(_joinable(steps, printer))
+        joins = list(_joinable(steps, printer, long))
         beside = _numbered(steps, functions_beside([s.made.text for s in steps])) if parts else ()
         allowed.set_price([*joins, *_compactable(steps, joins, target), *beside])
         steps = _compacted(steps, allowed.affordable(joins), printer, allowed)
-    steps = _joined(steps, printer, allowed)
+    steps = _joined(steps, printer, allowed, long)
     inlines = target.lanes > 0 and not printer.external  # the others have no MCC_INLINE
     return _parted(steps, allowed, parts) if parts or (long and inlines) else (steps, {})

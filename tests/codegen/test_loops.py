@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 import mccompile
 from mccompile.codegen.arithmetic import scaled, total
 from mccompile.codegen.binding import KernelContext
-from mccompile.codegen.loops import all_of, any_of, chunk_tiles, chunked, loop, nest, tap, tiles
+from mccompile.codegen.loops import all_of, any_of, chunk_tiles, chunked, in_chunk, loop, nest, tap, tiles
 from mccompile.ir.graph_text import parse_graph
 from mccompile.kernels.model.tiles import Segment, Tile, chunks
 from mccompile.ops.registry import lookup
@@ -167,7 +168,7 @@ def test_chunks_in_one_loop_have_the_tiles_of_chunks_apart(tmp_path: Path) -> No
         for apart in (False, True):
             for chunk in chunked(chunks(extent, size), apart):
                 shown = chunk_tiles("m", chunk, tile.tiles_m, lambda h: f'printf("%d %d\\n", (int)m, {h});')
-                parts.append("\n".join(["{", chunk.opens, shown, chunk.closes, "}"]))
+                parts.append(in_chunk(chunk, partial(str, shown)))
             parts.append('printf("-\\n");')
         for piece in chunks(extent, size):
             for first in range(piece.start, piece.stop, piece.size):

@@ -10,8 +10,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from mccompile.onnxio import sums_in_doubles
+from tests.support.judge import plain_session
 
-onnxruntime = pytest.importorskip("onnxruntime")
 Array = np.ndarray[Any, np.dtype[Any]]
 EPSILON = 0.01
 
@@ -28,8 +28,7 @@ def _model(shape: tuple[int, ...], scale: Array, bias: Array, opset: int) -> byt
 
 
 def _ran(model: bytes, x: Array) -> Array:
-    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
-    return np.asarray(session.run(None, {"x": x})[0])
+    return np.asarray(plain_session(model).run(None, {"x": x})[0])
 
 
 @pytest.mark.parametrize("opset", [15, 17, 18, 21])
