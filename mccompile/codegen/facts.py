@@ -101,7 +101,7 @@ class Step:
     @property
     def letters(self) -> int:
         """Of what is printed of it."""
-        return len(self.comment) + len(self.statement)
+        return len(self.comment) + len(self.statement) + sum(map(len, self.before))
 
     @property
     def _always(self) -> str:
@@ -267,6 +267,8 @@ class ModelFacts:
     parts: tuple[Part, ...] = ()
     threads: int = 1
     shared: tuple[Shared, ...] = ()
+    sums: int = 0
+    """Of extents, that `run` keeps in an array."""
 
     @property
     def upper(self) -> str:

@@ -5,24 +5,23 @@ are sums of more than four counts:
 
 >>> from mccompile.ir.dims import symbol
 >>> counts = [symbol(f"k{i}", 0, 9) for i in range(8)]
->>> sums = LongSums({f"k{i}": f"a->k{i}.v[0]" for i in range(8)})
+>>> sums = LongSums(())
 >>> for n in (5, 6, 8):
-...     print(sums.number(sum(counts[:n])), sums.taken())
-sum_0 ('const int32_t sum_0 = a->k0.v[0] + a->k1.v[0] + a->k2.v[0] + a->k3.v[0] + a->k4.v[0];',)
-sum_1 ('const int32_t sum_1 = a->k5.v[0] + sum_0;',)
-sum_2 ('const int32_t sum_2 = a->k6.v[0] + a->k7.v[0] + sum_1;',)
->>> print(sums.number(4 * sum(counts) + 12), sums.taken())
-4 * sum_2 + 12 ()
+...     print(sums.short(sum(counts[:n])), [str(value) for _, value in sums.taken()])
+sum_0 ['k0+k1+k2+k3+k4']
+sum_1 ['k5+sum_0']
+sum_2 ['k6+k7+sum_1']
+>>> print(sums.short(4 * sum(counts) + 12), sums.taken())
+4*sum_2+12 ()
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable
 
 from mccompile.codegen.c_extent import NARROW
-from mccompile.codegen.extents import c_number
 from mccompile.ir.dims import Dim, maximum, minimum, polynomial, reach, span, symbol, with_atoms
 from mccompile.ir.dims_terms import Atom, Least, Monomial, Quotient, Symbol, combined, inner_of, terms_of
 
@@ -36,40 +35,34 @@ RECENT = 8
 
 
 class LongSums:
-    """The sums of a function, whose constants they become. ``places`` are expressions for symbols, as for `c_number`.
-    One that differs from a kept one by ``near`` terms, or by a number, is said by it, and not kept.
+    """The sums of a function, which it keeps by names that are not ``taken``. Sums of more than ``most`` atoms are
+    long; one that differs from a kept one by ``near`` terms, or by a number, is said by it, and not kept.
     """
 
-    def __init__(self, places: Mapping[str, str], near: int = 0) -> None:
-        self._places, self._near = dict(places), near
+    def __init__(self, taken: Iterable[str], near: int = 0, most: int = LONG) -> None:
+        self._used, self._near, self._most = set(taken), near, most
         self._kept: dict[int, int] = {}
-        self._names: list[str] = []
-        self._said: list[tuple[str, int]] = []
-
-    def number(self, n: int) -> str:
-        """A number as C, by constants that `taken` declares."""
-        return c_number(self.short(n), self._places)
-
-    def taken(self) -> tuple[str, ...]:
-        """The declarations of what was kept since the last time."""
-        said, self._said = self._said, []
-        return tuple(f"const int32_t {name} = {c_number(n, self._places)};" for name, n in said)
-
-    @property
-    def kept(self) -> Mapping[str, int]:
+        self._new: list[tuple[str, int]] = []
+        self.kept: dict[str, int] = {}
         """What is kept, by the name that stands for it."""
-        return dict(zip(self._names, self._kept, strict=True))
+        self.index: dict[str, int] = {}
+        """Which of the kept ones a name is."""
+
+    def taken(self) -> tuple[tuple[str, int], ...]:
+        """The names of what was kept since the last time, and what it is by those before."""
+        new, self._new = self._new, []
+        return tuple(new)
 
     def short(self, n: int) -> int:
         """A number by the symbols of what is kept."""
-        if not isinstance(n, Dim) or n.atoms <= LONG:
+        if not isinstance(n, Dim) or n.atoms <= self._most:
             return n
-        if any(_is_long(a) for m, _ in n.terms for a in m):
+        if any(self._is_long(a) for m, _ in n.terms for a in m):
             n = self._with_short_atoms(n)
-        return self._of_kept(n) if isinstance(n, Dim) and len(n.terms) > LONG and reach(n) <= NARROW else n
+        return self._of_kept(n) if isinstance(n, Dim) and len(n.terms) > self._most and reach(n) <= NARROW else n
 
     def _with_short_atoms(self, n: Dim) -> int:
-        changing = {m: c for m, c in n.terms if any(map(_is_long, m))}
+        changing = {m: c for m, c in n.terms if any(map(self._is_long, m))}
         others = {m: c for m, c in n.terms if m not in changing}
         return polynomial(others) + with_atoms(polynomial(changing), self._atom)
 
@@ -99,17 +92,17 @@ class LongSums:
             rest = near if max(map(abs, span(near))) <= NARROW else n
         if rest is not n and (len(less) <= self._near or not any(less)):
             return rest
-        name = next(f"sum_{i}" for i in itertools.count(len(self._kept)) if f"sum_{i}" not in self._places)
-        self._said.append((name, rest))
-        self._places[name] = name
-        self._names.append(name)
+        name = next(f"sum_{i}" for i in itertools.count(len(self._kept)) if f"sum_{i}" not in self._used)
+        self._new.append((name, rest))
+        self.kept[name] = n
+        self.index[name] = len(self.index)
+        self._used.add(name)
         self._kept[n] = symbol(name, *span(n))
         return self._kept[n]
+
+    def _is_long(self, atom: Atom) -> bool:
+        return not isinstance(atom, Symbol) and inner_of(atom).atoms > self._most
 
 
 def _difference(n: int, other: int) -> dict[Monomial, int]:
     return {m: c for m, c in combined(terms_of(n), terms_of(other), -1).items() if c}
-
-
-def _is_long(atom: Atom) -> bool:
-    return not isinstance(atom, Symbol) and inner_of(atom).atoms > LONG

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
-from itertools import repeat
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from mccompile._dataclass import dataclass
 from mccompile._version import __version__
 from mccompile.codegen.blob import BlobTensor, blob_id, write_blob
-from mccompile.codegen.code import wrapped
 from mccompile.codegen.comments import type_text
 from mccompile.codegen.extents import c_number, given_extents
 from mccompile.codegen.facts import (
@@ -33,22 +31,24 @@ from mccompile.codegen.kernels import Invocation, KernelPool, render_kernels
 from mccompile.codegen.long_sums import LongSums
 from mccompile.codegen.names import OF_LONG, USUAL, comment, label, unique_identifiers
 from mccompile.codegen.ports import Port, ports
-from mccompile.codegen.series import Place, PlainCall, number_given, size_given, with_series
+from mccompile.codegen.run_calls import Given, Naming, RunCall, results
+from mccompile.codegen.series import with_series
 from mccompile.codegen.sharing import LETTERS_OF_STEP, MOST_LETTERS
 from mccompile.interface.tensors import MODELS_OWN, Interface
-from mccompile.ir.dims import Dim, maximum, may_be_none, minimum
 from mccompile.ir.kernel import Call, Condition, Fill
 from mccompile.ir.kernel_text import print_program
 from mccompile.ir.parts import Parts
 from mccompile.ir.program import Program
 from mccompile.ir.turns import Numbered, Turns, nested
-from mccompile.ir.views import Buffer, View
+from mccompile.ir.views import Buffer
 from mccompile.plugins import Function, functions, made_with
 from mccompile.targets.target import Target
 
 ABI_VERSION = 3
 MAX_ORIGINS = 4
 """So many ONNX nodes of a step are named."""
+MANY_SUMS = 16
+"""Sums that a program keeps in an array."""
 WEIGHTS_MULTIPLE = 8
 """The payload's size is a multiple of this: sizeof of the weights struct on every ABI."""
 
@@ -122,117 +122,77 @@ def _apart(b: Buffer, ids: dict[str, str]) -> str:
     return f"net->arena{'_' if b.region else ''}{b.region}->{ids[b.name]}.v[0]"
 
 
-def _written(b: Buffer, places: dict[Buffer, str]) -> Written:
+def _written(b: Buffer, places: Mapping[Buffer, str]) -> Written:
     return Written(places[b], b.nbytes if b.space == "caller" else 0)
 
 
-def _place(view: View) -> int:
-    """Where a view begins in its buffer. One that has no element in some run begins within it all the same: of x[n]
-    read backwards to y[n - 3], y begins at n - 4, and where n is 3 that is no address of C."""
-    if not may_be_none(view.shape):
-        return view.offset
-    return minimum(maximum(view.offset, 0), view.buffer.elements)
-
-
-Number = Callable[[int], str]
-"""An extent, or what is computed of extents, as C."""
-
-
-def _pointer(view: View, places: dict[Buffer, str], number: Number) -> str:
-    at = number(_place(view))
-    return places[view.buffer] + (f" + {wrapped(at)}" if at != "0" else "")  # whole: no part of it is an address
-
-
-def _step(
-    number: int, name: str, call: Invocation, places: dict[Buffer, str], held: Mapping[str, str],
-    sums: LongSums | None, room: int,
-) -> Step:  # fmt: skip
-    """``sums`` are those that ``run`` keeps, for a step whose extents are known where it begins; names of nodes have
-    so much ``room``."""
+def _step(number: int, name: str, call: Invocation, made: RunCall | None, naming: Naming, room: int) -> Step:
+    """The step of a call that is ``made``, if there is one; names of nodes have so much ``room``."""
     step = call.step
     if isinstance(step, Call):
         about = _origins(step.origins, room) or step.op.name
     else:
         about = f"fill {label(step.view.buffer.name)}"
-    traced = tuple(dict.fromkeys(_written(v.buffer, places) for v in _results(step)))
-    text = _call_text(call, places, partial(c_number, places=held) if sums is None else sums.number)
+    traced = tuple(dict.fromkeys(_written(v.buffer, naming.arrays) for v in results(step)))
+    # What lies there already is named, so that the arena is: where hooks are empty, nothing else may name it.
+    text = f"(void){naming.arrays[results(step)[0].buffer]}" if made is None else made.c
     if parts := _parts(call):
         text, about = f"mcc_pool_run(net->pool, {name}_step{number}, net, {parts.count}u)", f"{about}, in parts"
         text = f"{name}_step{number}_rounds(net)" if parts.rounds > 1 else text
-    checked = call.kernel is not None and call.kernel.head.answers_status
-    about += "" if call.kernel else ": lies there already"
-    return Step(number, text, about, checked, traced, _tests(step.when, places), () if sums is None else sums.taken())
+    about += "" if made else ": lies there already"
+    before = () if made is None else tuple(g.c for g in made.before)
+    checked, when = made is not None and made.checked, _tests(step.when, naming.arrays)
+    return Step(number, text, about, checked, traced, when, before)
 
 
-def _keeping(calls: Sequence[Invocation], sums: LongSums) -> Iterator[LongSums | None]:
-    """Of each step, the sums if it may keep some: every run makes it once, behind all that counts its extents."""
+def _made(calls: Sequence[Invocation], naming: Naming) -> list[RunCall | None]:
+    """The calls that steps make; None for one that has nothing to do. Sums that are named are kept by those steps
+    that every run makes once, behind all that counts their extents."""
     last = {b: t for t, call in enumerate(calls) for b in call.step.written()}
+    own = replace(naming, sums=None)
+    made: list[RunCall | None] = []
     for t, call in enumerate(calls):
         always = not call.step.loops and not call.step.when and _parts(call) is None
-        yield sums if always and all(last.get(b, t) < t for b in call.step.counts) else None
+        keeps = always and all(last.get(b, t) < t for b in call.step.counts)
+        made.append(None if call.kernel is None else (naming if keeps else own).call(call, call.kernel))
+    return made
+
+
+def _with_sums(calls: Sequence[Invocation], naming: Naming, long: bool) -> tuple[Naming, list[RunCall | None]]:
+    """The calls that steps make, with long sums of extents kept; many sums of a ``long`` program in an array, so that
+    steps that add a count each are turns of a loop, and short sums as well."""
+    kept = LongSums(naming.held)
+    naming = replace(naming, sums=kept)
+    made = _made(calls, naming)
+    if not long or len(kept.kept) < MANY_SUMS:
+        return naming, made
+    naming = replace(naming, sums=LongSums(naming.held, most=1), in_array=True)
+    return naming, _made(calls, naming)
 
 
 def _parts(call: Invocation) -> Parts | None:
     return call.step.parts if call.kernel is not None and isinstance(call.step, Call) else None
 
 
-def _call_text(call: Invocation, places: dict[Buffer, str], number: Number) -> str:
-    """The call of a kernel; of one in parts, in a function that knows which: each has a piece of scratch memory. What
-    lies there already is named, so that the arena is: where hooks are empty, nothing else may name it."""
-    if call.kernel is None:
-        return f"(void){places[_results(call.step)[0].buffer]}"
-    pointers = [_pointer(v, places, number) for v in call.pointers]
+def _in_loop(call: Invocation, made: RunCall | None, naming: Naming) -> RunCall | None:
+    """The call of a step as a loop could make it; None for one that is more than a call, or declares a sum."""
+    if made is None or call.step.loops or call.step.when or _parts(call) or (made.before and not naming.in_array):
+        return None
+    return made
+
+
+def _shared(number: int, call: Invocation, made: RunCall | None, about: str, arenas: list[Arena]) -> Shared | None:
+    """The function of a step in parts, which knows which of them it does: each has a piece of scratch memory."""
     parts = _parts(call)
-    if parts is not None and parts.rounds == 1 and isinstance(call.step, Call) and call.step.scratch is not None:
-        pointers[-1] += f" + first * {call.step.scratch.type.shape[1]}u"
-    numbers = [n if isinstance(n, str) else number(n) for n in call.numbers]
-    return f"{call.kernel.name}({', '.join([*pointers, *numbers])})"
-
-
-def _plain(
-    call: Invocation, step: Step, places: dict[Buffer, str], held: Mapping[str, str], counts: Mapping[str, Buffer]
-) -> PlainCall | None:
-    """The call of a step as a loop could make it, which looks up what it is given; None for one that is more than a
-    call. ``counts`` are the buffers of numbers, by what they are in C."""
-    if call.kernel is None or call.step.loops or step.when or step.before or _parts(call):
+    if parts is None or made is None:
         return None
-    if any(isinstance(_place(v), Dim) for v in call.pointers):
-        return None
-    arguments = [_looked_up(v.buffer, _place(v), places) for v in call.pointers]
-    for n in call.numbers:
-        if not isinstance(n, str | Dim):
-            arguments.append(number_given(n))
-            continue
-        c = n if isinstance(n, str) else c_number(n, held)
-        arguments.append(_looked_up(counts[c], 0, places, read=True) if c in counts else Place(c))
-    written = dict.fromkeys(v.buffer for v in _results(call.step))
-    traced = tuple((_looked_up(b, 0, places), size_given(b.nbytes)) for b in written)
-    return PlainCall(call.kernel.name, tuple(arguments), traced, step.checked)
-
-
-def _looked_up(b: Buffer, at: int, places: dict[Buffer, str], read: bool = False) -> Place:
-    """Element ``at`` of a buffer, or what is ``read`` there."""
-    c = f"{places[b]}[{at}]" if read else places[b] + (f" + {at}" if at else "")
-    local, _, member = places[b].partition("->")
-    if local not in ("a", "w"):
-        return Place(c)
-    return Place(c, local, member, at * b.type.dtype.nbytes, b.type.dtype.c if read else "")
-
-
-def _shared(
-    number: int, call: Invocation, about: str, places: dict[Buffer, str], held: Mapping[str, str], arenas: list[Arena]
-) -> Shared | None:
-    """The function of a step in parts."""
-    parts = _parts(call)
-    if parts is None:
-        return None
+    if parts.rounds == 1 and isinstance(call.step, Call) and call.step.scratch is not None:
+        scratch = made.arguments[len(call.pointers) - 1]
+        piece = Given(f"{scratch.pattern} + first * {call.step.scratch.type.shape[1]}u", scratch.places)
+        made = replace(made, arguments=tuple(piece if a is scratch else a for a in made.arguments))
     used = {(v.buffer.space, v.buffer.region) for v in call.pointers}
     needs = Needs([a for a in arenas if ("arena", a.region) in used], any(space == "blob" for space, _ in used))
-    return Shared(number, _call_text(call, places, partial(c_number, places=held)), about, parts, needs)
-
-
-def _results(step: Call | Fill) -> tuple[View, ...]:
-    return step.results if isinstance(step, Call) else (step.view,)
+    return Shared(number, made.c, about, parts, needs)
 
 
 @dataclass(frozen=True)
@@ -262,7 +222,7 @@ class _Tree:
     def _named(self, t: int, step: Call | Fill) -> list[Buffer]:
         """The buffers that the statement of a step names."""
         loops = [b for loop in step.loops for b in (loop.turn, *loop.asked)]
-        views = self.calls[t].pointers if _parts(self.calls[t]) is None else _results(step)
+        views = self.calls[t].pointers if _parts(self.calls[t]) is None else results(step)
         return [*(v.buffer for v in views), *(b for b, _ in step.when), *step.counts, *loops]
 
     def _repeat(self, turns: Turns) -> Repeat:
@@ -348,7 +308,7 @@ def model_facts(
     long = sum(len(k.text) for k in kernels) + LETTERS_OF_STEP * len(calls) > MOST_LETTERS
     names = (b.name for b in program.module.buffers)
     lengths = OF_LONG if long else USUAL
-    ids = unique_identifiers(names, taken=("end_",), short=True, members=True, most=lengths.identifier)
+    ids = unique_identifiers(names, taken=("end_",), short=True, members=True, lengths=lengths)
     ids |= {kept.name: ids[given.name] for kept, given in program.module.state.items()}
     weights, total = _weight_members(program, ids)
     tensors = tuple(
@@ -369,20 +329,18 @@ def model_facts(
     inputs, states = (ports(program, r, ids, interface, apart) for r in ("input", "state"))
     outputs = ports(program, "output", ids, interface, apart | {g.name: f"net->{g.ran}" for g in given if g.told})
     places = _places(program, ids, (*inputs, *outputs))
-    keeping = repeat(None) if stepwise else _keeping(calls, LongSums(held))
-    steps = [
-        _step(i, program.name, c, places, held, sums, lengths.label)
-        for i, (c, sums) in enumerate(zip(calls, keeping, strict=False))
-    ]
+    loops = long and target.hosted and not stepwise  # on boards an address tells a step: run/counter.py
+    naming = Naming(places, held, counts)
+    naming, made = (naming, _made(calls, naming)) if stepwise else _with_sums(calls, naming, loops)
+    numbered = list(enumerate(zip(calls, made, strict=True)))
+    steps = [_step(i, program.name, call, m, naming, lengths.label) for i, (call, m) in numbered]
     arenas = _arenas(program, ids)
-    functions = (_shared(s.number, c, s.comment, places, held, arenas) for s, c in zip(steps, calls, strict=True))
+    functions = (_shared(i, call, m, steps[i].comment, arenas) for i, (call, m) in numbered)
     tree, nest = _Tree(steps, calls, places, held, arenas), nested(list(program.body.linear()))
     items = tree.items(nest)
     body: list[Step | Repeat | Series] = [*items]
-    if long and target.hosted and not stepwise:  # on boards an address tells a step: run/counter.py
-        kept = {counted[name]: b for name, b in counts.items()}
-        plain = {s.number: _plain(c, s, places, held, kept) for s, c in zip(steps, calls, strict=True)}
-        body = with_series(program.name, items, plain)
+    if loops:
+        body = with_series(program.name, items, {i: _in_loop(call, m, naming) for i, (call, m) in numbered})
     uses = frozenset() if pool.external else frozenset().union(*(k.uses for k in kernels))
     tables = () if pool.external else tuple(table for k in kernels for table in k.tables)
     before = preamble(uses, target, tables)
@@ -408,6 +366,7 @@ def model_facts(
         weights=weights,
         steps=steps,
         body=body,
+        sums=len(naming.sums.kept) if naming.in_array and naming.sums else 0,
         needs=tree.needs(item for item in nest if not isinstance(item, Turns)),
         kernels=[KernelText(k.kernel, pool.comment(k, lengths), k.text.rstrip()) for k in kernels],
         kernels_header=f"{pool.prefix}_kernels.h" if pool.external else "",

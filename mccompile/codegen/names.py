@@ -74,16 +74,18 @@ MAX_LABEL: Final = 60
 @dataclass(frozen=True)
 class Lengths:
     """How much room what repeats in a program's C has: identifiers of members, names in comments of kernels and
-    steps, and each level of indentation."""
+    steps, and each level of indentation. Identifiers leave ``idle`` words out, which most names have."""
 
     identifier: int = MAX_IDENTIFIER
     label: int = MAX_LABEL
     indent: int = STEP
+    idle: str = ""
 
 
 USUAL: Final = Lengths()
-OF_LONG: Final = Lengths(28, 36, 2)
-"""Of programs whose C is long: in thousands of lines what repeats is most of it."""
+OF_LONG: Final = Lengths(28, 36, 2, "_output_0")
+"""Of programs whose C is long: in thousands of lines what repeats is most of it. PyTorch's exporter calls the first
+result of each node ``node_output_0``."""
 
 MAX_LITERAL: Final = 80
 """Characters of one string literal."""
@@ -150,10 +152,10 @@ def _path(name: str) -> tuple[str, ...]:
 
 def unique_identifiers(
     names: Iterable[str], taken: Iterable[str] = (), short: bool = False, members: bool = False,
-    most: int = MAX_IDENTIFIER,
+    lengths: Lengths = USUAL,
 ) -> dict[str, str]:  # fmt: skip
-    """An identifier of ``most`` characters for each name, duplicates numbered in order; with ``short`` it is made of
-    `own_parts`; as ``members`` they stand alone in a header, where they are no macros of what is included before.
+    """An identifier for each name, duplicates numbered in order; with ``short`` it is made of `own_parts`; as
+    ``members`` they stand alone in a header, where they are no macros of what is included before.
 
     They differ in more than upper and lower case, for macros are made of them.
     """
@@ -162,7 +164,7 @@ def unique_identifiers(
     own = own_parts(names) if short else {}
     table: dict[str, str] = {}
     for name in names:
-        base = identifier(own.get(name, name), most)
+        base = identifier(own.get(name, name).replace(lengths.idle, ""), lengths.identifier)
         base += "_" if members and _ARDUINO.fullmatch(base) else ""
         text, n = base, 1
         while text.lower() in used:

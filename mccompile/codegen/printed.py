@@ -104,7 +104,7 @@ def _with_short_extents(call: Call) -> tuple[Call, Mapping[str, int], Mapping[st
     kept: dict[str, int] = {}
     short = call
     if len(known) > LONG:
-        sums = LongSums({s.name: s.name for s in symbols(*number_names(call).values())}, NEAR)
+        sums = LongSums((s.name for s in symbols(*number_names(call).values())), NEAR)
         short = call.with_numbers(sums.short)
         kept |= sums.kept
     numbers = [*number_names(short).values(), *short.op.told, *(v.offset for v in short.views())]

@@ -16,69 +16,21 @@ It is for programs of a thousand lines of steps: in shorter ones each call is be
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
 
 import numpy as np
 
 from mccompile._dataclass import dataclass
 from mccompile.codegen.facts import Repeat, Series, Step, StepOfSeries
+from mccompile.codegen.run_calls import NUMBER, Place, RunCall
 
 MOST_STEPS = 512
 """Steps of a turn that are looked for."""
 LEAST_LETTERS = 1500
 """Of C that a loop must save: a reader has to look its operands up."""
-STEP_LETTERS = 120
-"""Of the table, for a step: two or three operands that differ from turn to turn."""
-
-
-NUMBER = "number"
-"""The base of what the table says itself."""
-
-
-@dataclass(frozen=True)
-class Place:
-    """What a kernel is given: ``c`` in C; and of what lies in a ``member`` of the arena or the weights, by which
-    local these go, and how many bytes behind the beginning of the member. A number that is kept there is ``read`` as
-    this type of C. A number that is known has `NUMBER` for a local, is a ``member`` of the table, and there ``read``
-    as this type."""
-
-    c: str
-    base: str = ""
-    member: str = ""
-    offset: int = 0
-    read: str = ""
-
-
-def number_given(n: int) -> Place:
-    """A number that a kernel is given."""
-    return Place(str(n), NUMBER, f"{n}u", read="int32_t") if n >= 0 else Place(str(n))
-
-
-def size_given(nbytes: int) -> Place:
-    """A size that hooks are given."""
-    return Place(f"{nbytes}u", NUMBER, f"{nbytes}u")
-
-
-@dataclass(frozen=True)
-class PlainCall:
-    """A call that a loop could make: its kernel, arguments, what it writes of so many bytes, whether it answers a
-    status."""
-
-    kernel: str
-    arguments: tuple[Place, ...]
-    traced: tuple[tuple[Place, Place], ...]
-    checked: bool
-
-    @property
-    def form(self) -> tuple[object, ...]:
-        """What calls of one series have in common."""
-        bases = tuple((p.base, p.read) if p.base else p.c for p in self.places)
-        return self.kernel, len(self.arguments), bases, self.checked
-
-    @property
-    def places(self) -> tuple[Place, ...]:
-        return (*self.arguments, *chain.from_iterable(self.traced))
+CELL_LETTERS = 9
+"""Of the table, for an operand: what stands around the name of a member."""
 
 
 @dataclass(frozen=True)
@@ -95,22 +47,31 @@ class Recurring:
 
 
 def with_series(
-    name: str, items: Sequence[Step | Repeat], calls: Mapping[int, PlainCall | None]
+    name: str, items: Sequence[Step | Repeat], calls: Mapping[int, RunCall | None]
 ) -> list[Step | Repeat | Series]:
     """The items of the program ``name`` with steps that come again as series; ``calls`` are those of steps that a
     loop could make, by their numbers."""
     plain = [calls.get(item.number) if isinstance(item, Step) else None for item in items]
     known: dict[object, int] = {}
     forms = [known.setdefault(c.form if c else i, len(known)) for i, c in enumerate(plain)]
-    saved = [item.letters - STEP_LETTERS if isinstance(item, Step) else 0 for item in items]
+    saved = [
+        item.letters - _cells(call) if isinstance(item, Step) and call else 0
+        for item, call in zip(items, plain, strict=True)
+    ]
     done: list[Step | Repeat | Series] = []
+    tables: Tables = {}
     at = 0
     for found in recurring(forms, saved, LEAST_LETTERS):
         steps = [item for item in items[found.first : found.stop] if isinstance(item, Step)]
         made = [c for c in plain[found.first : found.stop] if c is not None]
-        done += [*items[at : found.first], _series(name, steps, made, found)]
+        done += [*items[at : found.first], _series(name, steps, made, found, tables)]
         at = found.stop
     return [*done, *items[at:]]
+
+
+def _cells(call: RunCall) -> int:
+    """The letters that a table has at most of a call."""
+    return sum(CELL_LETTERS + len(member) for member in {p.member for p in call.places if p.base})
 
 
 def recurring(forms: Sequence[int], saved: Sequence[int], least: int) -> list[Recurring]:
@@ -143,36 +104,90 @@ def _of_period(x: np.ndarray[tuple[int], np.dtype[np.int64]], count: int) -> Ite
             yield Recurring(int(first), count, 1 + int(stop - first) // count)
 
 
-def _series(name: str, steps: Sequence[Step], calls: Sequence[PlainCall], found: Recurring) -> Series:
+def _series(name: str, steps: Sequence[Step], calls: Sequence[RunCall], found: Recurring, known: Tables) -> Series:
     """The series of the steps of some turns."""
-    columns: dict[tuple[str, tuple[str, ...]], int] = {}
+    table = _Table(name, known)
     printed = []
     for i, (step, call) in enumerate(zip(steps[: found.count], calls, strict=False)):
         turns = zip(*(c.places for c in calls[i :: found.count]), strict=True)
-        given = [_given(name, places, columns) for places in turns]
+        places = iter([table.given(of_turns) for of_turns in turns])
+        before, arguments, traced = ([g.with_places(places) for g in of] for of in call.parts)
         number = f"{step.number}u + {found.count}u * turn" if found.count > 1 else f"{step.number}u + turn"
-        results = given[len(call.arguments) :]
-        first, *others = map(", ".join, zip(results[::2], results[1::2], strict=True))
-        made = f"{call.kernel}({', '.join(given[: len(call.arguments)])})"
+        first, *others = map(", ".join, zip(traced[::2], traced[1::2], strict=True))
         begin = f"MCC_STATUS_STEP_TO({number}, st, " if call.checked else f"MCC_STEP_TO({number}, "
-        lines = [f"{begin}{made}, {first});", *(f"MCC_TRACE({number}, {other});" for other in others)]
-        printed.append(StepOfSeries(step.number, step.comment, "\n".join(lines), call.checked))
-    rows = tuple(zip(*(cells for _, cells in columns), strict=True))
-    bases, firsts = frozenset(base for base, _ in columns) - {NUMBER}, tuple(s.comment for s in steps[:: found.count])
-    return Series(steps[0].number, found.count, found.times, tuple(printed), rows, bases, firsts)
+        lines = [f"{begin}{call.kernel}({', '.join(arguments)}), {first});"]
+        lines += [f"MCC_TRACE({number}, {other});" for other in others]
+        printed.append(StepOfSeries(step.number, step.comment, "\n".join([*before, *lines]), call.checked))
+    known[f"{name}_turns{steps[0].number}"] = table.columns
+    firsts = tuple(s.comment for s in steps[:: found.count])
+    return Series(steps[0].number, found.count, found.times, tuple(printed), table.rows, table.bases, firsts)
 
 
-def _given(name: str, places: tuple[Place, ...], columns: dict[tuple[str, tuple[str, ...]], int]) -> str:
-    """What turns are given as C: by its name, or by a column of the table, which it is put into."""
-    if len({p.c for p in places}) == 1:
-        return places[0].c
-    base, offsets = places[0].base, {p.offset for p in places}
-    if base == NUMBER:
-        cast = f"({places[0].read})" if places[0].read else ""
-        return f"{cast}at[{columns.setdefault((base, tuple(p.member for p in places)), len(columns))}]"
-    behind = f" + {places[0].offset}u" if len(offsets) == 1 and offsets != {0} else ""
-    cells = [f"IN_{base.upper()}({p.member})" for p in places]
-    if not behind:
-        cells = [cell + (f" + {p.offset}u" if p.offset else "") for cell, p in zip(cells, places, strict=True)]
-    read = f"*(const {places[0].read} *)" if places[0].read else ""
-    return f"{read}{name}_{base}({base}, at[{columns.setdefault((base, tuple(cells)), len(columns))}]{behind})"
+Tables = dict[str, list[tuple[str, ...]]]
+"""The columns of tables, by the name of each."""
+
+
+class _Table:
+    """What differs from turn to turn in the program ``name``; ``known`` are the tables before it.
+
+    Of 1, 3, 5, or of places 8 elements apart in one array, a turn knows its own: ``1u + 2u * turn``. What another
+    table has below one another is taken from there. The rest are columns.
+    """
+
+    def __init__(self, name: str, known: Tables) -> None:
+        self._name, self._known = name, known
+        self.columns: list[tuple[str, ...]] = []
+        self.bases: frozenset[str] = frozenset()
+        """The beginnings that offsets of it are behind."""
+
+    @property
+    def rows(self) -> tuple[tuple[str, ...], ...]:
+        return tuple(zip(*self.columns, strict=True))
+
+    def given(self, places: Sequence[Place]) -> str:
+        """What turns are given as C, of one form: by its name, by what the turn is, or from a table."""
+        first = places[0]
+        if len({p.c for p in places}) == 1:
+            return first.c
+        if (step := _step_of(places)) is not None:
+            return step
+        if first.base == NUMBER:
+            cast = f"({first.read})" if first.read else ""
+            return cast + self._cell([p.member for p in places])
+        self.bases |= {first.base}
+        behind = f" + {first.offset}u" if first.offset and len({p.offset for p in places}) == 1 else ""
+        cells = [f"IN_{first.base.upper()}({p.member})" for p in places]
+        if not behind:
+            cells = [cell + (f" + {p.offset}u" if p.offset else "") for cell, p in zip(cells, places, strict=True)]
+        read = f"*(const {first.read} *)" if first.read else ""
+        return f"{read}{self._name}_{first.base}({first.base}, {self._cell(cells)}{behind})"
+
+    def _cell(self, cells: Sequence[str]) -> str:
+        """The cell of this turn."""
+        wanted = tuple(cells)
+        if wanted in self.columns:
+            return f"at[{self.columns.index(wanted)}]"
+        for table, columns in self._known.items():
+            for c, column in enumerate(columns):
+                row = column.index(wanted[0]) if wanted[0] in column else len(column)
+                if column[row : row + len(wanted)] == wanted:
+                    return f"{table}[{f'{row}u + ' if row else ''}turn][{c}]"
+        self.columns.append(wanted)
+        return f"at[{len(self.columns) - 1}]"
+
+
+def _step_of(places: Sequence[Place]) -> str | None:
+    """Numbers, or places in one array, of which each is so much more than the one before, as C."""
+    first = places[0]
+    is_number = first.base == NUMBER
+    at = [int(p.member.rstrip("u")) if is_number else p.offset // p.item for p in places]
+    steps = set(map(operator.sub, at[1:], at))
+    inside = is_number or (len({p.member for p in places}) == 1 and not first.read)
+    if not inside or len(steps) > 1 or min(steps) <= 0:
+        return None
+    (step,) = steps
+    more = f"{step}u * turn" if step > 1 else "turn"
+    if not is_number:
+        return f"{first.c} + {more}"
+    number = more if first.member == "0u" else f"{first.member} + {more}"
+    return f"(int32_t)({number})" if first.read else number

@@ -84,12 +84,30 @@ def test_classes_of_long_programs_are_turns_of_a_loop(
 ) -> None:
     monkeypatch.setattr(model, "MOST_LETTERS", 0)
     monkeypatch.setattr(series, "LEAST_LETTERS", 200)
-    monkeypatch.setattr(series, "STEP_LETTERS", 0)
+    monkeypatch.setattr(series, "CELL_LETTERS", -100)
     compare(_found(), tmp_path, _feeds(), rtol=1e-5, atol=1e-5, **options)
     text = (tmp_path / "out" / "net.c").read_text()
     assert max(map(int, re.findall(r"(\d+) turns of \d+ steps?", text))) >= CLASSES // 2
     assert "MCC_STATUS_STEP_TO" in text
     assert "*(const int32_t *)net_a(a, at[" in text
+
+
+@pytest.mark.parametrize("options", OPTIONS[:3], ids=str)
+def test_many_sums_of_long_programs_are_an_array(
+    tmp_path: Path, options: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Steps that add a count each are turns of a loop, which finds the counts in the table of the loop before it."""
+    monkeypatch.setattr(model, "MOST_LETTERS", 0)
+    monkeypatch.setattr(model, "MANY_SUMS", 8)
+    monkeypatch.setattr(series, "LEAST_LETTERS", 200)
+    monkeypatch.setattr(series, "CELL_LETTERS", -100)
+    compare(_found(), tmp_path, _feeds(), rtol=1e-5, atol=1e-5, **options)
+    text = (tmp_path / "out" / "net.c").read_text()
+    assert re.search(r"^ +int32_t sums\[\d+\];", text, re.MULTILINE)
+    assert "const int32_t sum_" not in text
+    assert len(re.findall(r"\n +sums\[1u \+ turn\] = [^;]* \+ sums\[turn\];", text)) == 1
+    assert re.search(r"\*\(const int32_t \*\)net_a\(a, net_turns\d+\[\d+u \+ turn\]", text)
+    assert len(re.findall(r"\n +sums\[", text)) < CLASSES
 
 
 def test_one_kernel_does_for_all_counts_and_sums_of_them_are_short(tmp_path: Path) -> None:

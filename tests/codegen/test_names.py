@@ -16,6 +16,7 @@ import mccompile
 from mccompile import driver, projects
 from mccompile.codegen.names import (
     MAX_IDENTIFIER,
+    OF_LONG,
     comment,
     given_name,
     identifier,
@@ -135,6 +136,15 @@ def test_equal_paths_are_numbered() -> None:
         "B_3",
         "c_3_4",
     ]
+
+
+def test_identifiers_of_long_programs_leave_out_what_most_have() -> None:
+    names = ["/Concat_1_output_0", "/Concat_1_output_1", "Concat_1", "/Concat_1_output_0.count"]
+    names += ["output_0", "_output_0"]
+    assert list(unique_identifiers(names, lengths=OF_LONG).values()) == [
+        *("Concat_1", "Concat_1_output_1", "Concat_1_2", "Concat_1_count", "output_0", "t"),
+    ]
+    assert next(iter(unique_identifiers(names).values())) == "Concat_1_output_0"
 
 
 MODEL_NAMES = (

@@ -54,7 +54,7 @@ def long(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every program is a long one."""
     monkeypatch.setattr(model, "MOST_LETTERS", 0)
     monkeypatch.setattr(series, "LEAST_LETTERS", 200)
-    monkeypatch.setattr(series, "STEP_LETTERS", 0)
+    monkeypatch.setattr(series, "CELL_LETTERS", -100)
 
 
 SIZES = (40, 64, 24)
