@@ -59,16 +59,16 @@ def _origins(names: tuple[str, ...], room: int) -> str:
     return shown + (f" and {len(names) - MAX_ORIGINS} more" if len(names) > MAX_ORIGINS else "")
 
 
-def _arenas(program: Program, ids: dict[str, str]) -> list[Arena]:
-    """One arena, or one for each memory the program uses."""
+def _arenas(program: Program, ids: dict[str, str], room: int) -> list[Arena]:
+    """One arena, or one for each memory the program uses; names of nodes have so much ``room``."""
     name, upper = program.name, program.name.upper()
     if not program.regions:
-        members = _arena_members(program, ids, program.arena())
+        members = _arena_members(program, ids, program.arena(), room)
         macro, check = f"{upper}_ARENA_BYTES", f"{name}_arena_size"
         return [Arena(f"{name}_arena", "arena", "a", macro, check, program.arena_bytes, "", members)]
     arenas = []
     for r in program.regions:
-        members = _arena_members(program, ids, [b for b in program.arena() if b.region == r.name])
+        members = _arena_members(program, ids, [b for b in program.arena() if b.region == r.name], room)
         macro, check = f"{upper}_ARENA_{r.name.upper()}_BYTES", f"{name}_size_of_arena_{r.name}"
         kind, local = f"{name}_arena_{r.name}", f"a_{r.name}"
         memory = f"{r.name}, of {r.limit} bytes"
@@ -76,7 +76,7 @@ def _arenas(program: Program, ids: dict[str, str]) -> list[Arena]:
     return arenas
 
 
-def _arena_members(program: Program, ids: dict[str, str], buffers: list[Buffer]) -> list[Member]:
+def _arena_members(program: Program, ids: dict[str, str], buffers: list[Buffer], room: int) -> list[Member]:
     lives = program.lives()
     members = []
     for b in buffers:
@@ -84,7 +84,7 @@ def _arena_members(program: Program, ids: dict[str, str], buffers: list[Buffer])
             continue  # it is the member of the input that it is next
         at, (first, last) = program.offsets[b], lives[b]
         role = "state" if b in program.module.held else b.role
-        about = label(b.name) + (f", {role}" if role else "")
+        about = label(b.name, room) + (f", {role}" if role else "")
         about += ", with halo" if b.halo else ""
         about += f" {type_text(b.type)}"
         members.append(Member(ids[b.name], b.type.dtype.c, b.elements, at, at + b.nbytes, about, first, last))
@@ -334,7 +334,7 @@ def model_facts(
     naming, made = (naming, _made(calls, naming)) if stepwise else _with_sums(calls, naming, loops)
     numbered = list(enumerate(zip(calls, made, strict=True)))
     steps = [_step(i, program.name, call, m, naming, lengths.label) for i, (call, m) in numbered]
-    arenas = _arenas(program, ids)
+    arenas = _arenas(program, ids, lengths.label)
     functions = (_shared(i, call, m, steps[i].comment, arenas) for i, (call, m) in numbered)
     tree, nest = _Tree(steps, calls, places, held, arenas), nested(list(program.body.linear()))
     items = tree.items(nest)

@@ -30,9 +30,10 @@ def attention(shapes: Mapping[str, list[int | str]], path: Path) -> None:
     onnx.save(model, path)
 
 
-def require_right(network: Network, queries: int, keys: int) -> None:
+def require_right(network: Network, queries: int, keys: int, batch_of_keys: int = 2) -> None:
     rng = np.random.default_rng(0)
-    x = {n: rng.normal(0, 1, (2, 1, queries if n == "q" else keys, 8)).astype(np.float32) for n in "qkv"}
+    batches = {"q": 2, "k": batch_of_keys, "v": 2}
+    x = {n: rng.normal(0, 1, (b, 1, queries if n == "q" else keys, 8)).astype(np.float32) for n, b in batches.items()}
     powers = np.exp(x["q"] @ x["k"].swapaxes(2, 3))
     want = powers / powers.sum(3, keepdims=True) @ x["v"]
     np.testing.assert_allclose(network.run(x)["y"], want, rtol=1e-4, atol=1e-5)
@@ -43,6 +44,14 @@ def test_nothing_is_declared_that_is_not_read(keys: int, tmp_path: Path) -> None
     attention({name: [2, 1, keys, 8] for name in "qkv"}, tmp_path / "few.onnx")
     mccompile.compile(tmp_path / "few.onnx", tmp_path / "out", target=VECTORS)
     require_right(Network(tmp_path / "out", ("-O1", *strict_warnings("gcc"))), keys, keys)
+
+
+@pytest.mark.parametrize("keys", [4, 5, 40])
+def test_keys_that_all_have_are_not_asked_for_again(keys: int, tmp_path: Path) -> None:
+    """They lie where they did in the turn before."""
+    attention({"q": [2, 1, 4, 8], "k": [1, 1, keys, 8], "v": [2, 1, keys, 8]}, tmp_path / "same.onnx")
+    mccompile.compile(tmp_path / "same.onnx", tmp_path / "out", target=VECTORS)
+    require_right(Network(tmp_path / "out", ("-O1", *strict_warnings("gcc"))), 4, keys, batch_of_keys=1)
 
 
 @pytest.mark.parametrize("target", ["generic", VECTORS])
