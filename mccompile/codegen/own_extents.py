@@ -21,6 +21,7 @@ Extents of which a kernel also sees what they are computed of stay: what it deci
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Container, Iterable
 from dataclasses import fields, is_dataclass
@@ -41,11 +42,11 @@ class OwnExtents:
         for places in apart([(a,) for a in atoms]):
             together = [atoms[i] for i in places]
             base = min(together, key=_divisor)
-            low, high = span(polynomial({(base,): 1}))
+            low, high = _span_of(base)
             known_better = isinstance(base, Symbol) or stepped(base) or any(s.choices for s in symbols_of(base))
             if known_better or max(-low, high) > NARROW:
                 continue
-            extent = symbol(name := next(names), low, high)
+            extent = _extent(name := next(names), low, high)
             found = [_made_of(a, base, extent) for a in together]
             if None not in found:
                 self.kept[name] = polynomial({(base,): 1})
@@ -65,6 +66,17 @@ def varies_within(value: object) -> bool:
     if is_dataclass(value):
         return any(varies_within(getattr(value, f.name)) for f in fields(value))
     return isinstance(value, Dim)
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def _span_of(atom: Atom) -> tuple[int, int]:
+    """The range of an atom: steps that concatenate many parts have many atoms each, most of them the same."""
+    return span(polynomial({(atom,): 1}))
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def _extent(name: str, low: int, high: int) -> int:
+    return symbol(name, low, high)
 
 
 def _divisor(atom: Atom) -> int:

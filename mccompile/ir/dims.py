@@ -474,10 +474,15 @@ def with_symbols(n: int, known: Mapping[str, int]) -> int:
 
 def with_atoms(n: int, of: Callable[[Atom], int]) -> int:
     """An extent with others for its atoms."""
-    total = 0
-    for m, c in terms_of(n):
-        total = total + c * math.prod(map(of, m))
-    return total
+    terms = terms_of(n)
+    if len(terms) == 1:
+        ((m, c),) = terms
+        return c * math.prod(map(of, m))
+    total: dict[Monomial, int] = {}
+    for m, c in terms:
+        for product_of, times in terms_of(math.prod(map(of, m))):
+            total[product_of] = total.get(product_of, 0) + times * c
+    return polynomial(total)
 
 
 def value(n: int, values: Mapping[str, int]) -> int:

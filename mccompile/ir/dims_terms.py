@@ -41,6 +41,11 @@ class Symbol:
         """It as text: no two symbols of a program have one name."""
         return self.name
 
+    @cached
+    def origins(self) -> frozenset[str]:
+        """Its name, and those of the symbols that its range depends on."""
+        return frozenset([self.name]).union(*(count.origins for count in self.under))
+
     def __hash__(self) -> int:
         return hash(self.name)
 
@@ -63,6 +68,11 @@ class Quotient:
         inner = text_of(self.of.terms)
         return f"({inner if inner.isidentifier() else f'({inner})'}//{self.by})"
 
+    @property
+    def origins(self) -> frozenset[str]:
+        """Those of what is divided."""
+        return self.of.origins
+
     def __hash__(self) -> int:
         return hash(self.text)
 
@@ -79,6 +89,11 @@ class Least:
     def text(self) -> str:
         """It as text."""
         return f"{'least' if self.sign > 0 else 'most'}({text_of(self.left.terms)};{self.right})"
+
+    @property
+    def origins(self) -> frozenset[str]:
+        """Those of the extent that varies."""
+        return self.left.origins
 
     def __hash__(self) -> int:
         return hash(self.text)
@@ -247,13 +262,7 @@ def symbols_of(atom: Atom) -> tuple[Symbol, ...]:
 
 def origins_of(atoms: Iterable[Atom]) -> frozenset[str]:
     """The names of the symbols that atoms depend on, and of those that the range of one of these depends on."""
-    found = set[str]()
-    for atom in atoms:
-        if isinstance(atom, Symbol):
-            found.update({atom.name}, *(count.origins for count in atom.under))
-        else:
-            found |= inner_of(atom).origins
-    return frozenset(found)
+    return frozenset().union(*(a.origins for a in atoms))
 
 
 def atom_span(atom: Atom) -> tuple[int, int]:
