@@ -28,8 +28,8 @@ COUNTED = "state the extent in the model, or fix what it depends on with --const
 
 
 def hint_of(error: UndecidedError, counted: Collection[str] = ()) -> str:
-    """What to do: to say which extents are equal, or to take multiples only, where that is enough. Extents that are
-    ``counted`` are given by no option.
+    """What to do: to say which extents are equal, to take multiples only, or a smaller range, where that is enough.
+    Extents that are ``counted`` are given by no option.
 
     >>> hint_of(UndecidedError("", None, symbol("k", 0, 8)), ["k"])
     'the run finds out k: state the extent in the model, or fix what it depends on with --constant'
@@ -39,7 +39,7 @@ def hint_of(error: UndecidedError, counted: Collection[str] = ()) -> str:
         return f"the run finds out {', '.join(names)}: {COUNTED}"
     found = ""
     if error.decide is not None:
-        found = proposal(error.decide, *error.numbers)
+        found = proposal(error.decide, *error.numbers) or limits(error.decide, *error.numbers)
     if error.decide is require_equal and not found:
         found = equality(*error.numbers)
         found = found and f"say that they are equal: {found}; or {FIX}"
@@ -116,3 +116,34 @@ def proposal(decide: Callable[..., object], *numbers: int) -> str:
         return ""
     options = " ".join(f"--dim {s.name}={s}" for s in coarse)
     return f"take only multiples: {options}; or {FIX}"
+
+
+def limits(decide: Callable[..., object], *numbers: int) -> str:
+    """A hint of a smaller range of an extent, so that ``decide`` no longer raises UndecidedError for the numbers: one
+    in which it is the least of two, as tokens are where there are positions for so many; empty where there is none.
+
+    >>> from mccompile.ir.dims import minimum
+    >>> s = symbol("s", 1, 40)
+    >>> limits(require_equal, minimum(s + 2, 32), s + 2)
+    'take no others than: --dim s=1..30; or give each dim that it depends on one number'
+    """
+    atoms = dict.fromkeys(a for n in numbers if isinstance(n, Dim) for m, _ in n.terms for a in m)
+    for atom in atoms:
+        if not isinstance(atom, Least) or len(atom.left.symbols) != 1:
+            continue
+        (s,) = atom.left.symbols
+        more = atom.left - polynomial({(s,): 1})
+        if isinstance(more, Dim) or s.choices or s.under:
+            continue
+        end = atom.right - more
+        low, high = (s.low, end // s.step * s.step) if atom.sign > 0 else (-(-end // s.step) * s.step, s.high)
+        if not s.low <= low < high <= s.high:
+            continue
+        known = {o.name: polynomial({(o,): 1}) for o in symbols(*numbers)}
+        known[s.name] = symbol(s.name, low, high, s.step)
+        try:
+            decide(*(with_symbols(n, known) for n in numbers))
+        except (UndecidedError, ArithmeticError):
+            continue
+        return f"take no others than: --dim {s.name}={Symbol(s.name, low, high, s.step)}; or {FIX}"
+    return ""

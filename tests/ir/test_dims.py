@@ -18,6 +18,7 @@ from mccompile.ir.dims import (
     exact,
     maximum,
     minimum,
+    require_equal,
     span,
     symbol,
     text,
@@ -222,6 +223,24 @@ def test_what_is_undecided_proposes_multiples() -> None:
     with pytest.raises(UndecidedError) as raised:
         assert h // 2 > w  # multiples do not help
     assert hint_of(raised.value).startswith("give each dim")
+
+
+def test_what_is_undecided_proposes_a_smaller_range() -> None:
+    """Positions for so many tokens, or tokens that come in fours, behind others."""
+    s = symbol("s", 1, 40)
+    for least, other, option in [
+        (minimum(s, 32), s, "s=1..32"), (minimum(s + 2, 32), s + 2, "s=1..30"), (maximum(s, 8), s, "s=8..40"),
+    ]:  # fmt: skip
+        with pytest.raises(UndecidedError) as raised:
+            require_equal(least, other)
+        assert hint_of(raised.value).startswith(f"take no others than: --dim {option}; or ")
+    fours = symbol("s", 4, 40, 4)
+    with pytest.raises(UndecidedError) as raised:
+        require_equal(minimum(fours, 30), fours)
+    assert hint_of(raised.value).startswith("take no others than: --dim s=4..28:4; or ")
+    with pytest.raises(UndecidedError) as raised:
+        require_equal(minimum(s, 32), symbol("t", 1, 40))
+    assert "take no others" not in hint_of(raised.value)
 
 
 @pytest.mark.parametrize("written", ["j", "n +", "n.m", "f(n)", "n / 2", ""])

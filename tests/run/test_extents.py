@@ -502,6 +502,19 @@ def test_what_is_undecided_says_which_multiples_to_take(tmp_path: Path) -> None:
         mccompile.compile(tmp_path / "net.onnx", tmp_path / "out", dims={"n": 1, "h": "4..17", "w": 8})
 
 
+def test_positions_that_are_fewer_than_tokens_say_what_to_take(tmp_path: Path) -> None:
+    m = Maker()
+    tokens = m.input("x", ["s", 3])
+    count = m.node("Slice", [m.node("Shape", [tokens]), m.const(np.array([0])), m.const(np.array([1]))])
+    table = m.const(np.ones((32, 3), np.float32))
+    positions = m.node("Slice", [table, m.const(np.array([0])), count, m.const(np.array([0]))])
+    m.node("Add", [tokens, positions], "y")
+    onnx.save(m.model(["y"]), tmp_path / "net.onnx")
+    with pytest.raises(CompileError, match=r"take no others than: dims={'s': '1\.\.32'}"):
+        mccompile.compile(tmp_path / "net.onnx", tmp_path / "out", dims={"s": "1..40"})
+    mccompile.compile(tmp_path / "net.onnx", tmp_path / "out", dims={"s": "1..32"})
+
+
 def test_an_expansion_that_is_undecided_says_what_is_equal(tmp_path: Path) -> None:
     """As of the time steps of a diffusion network, which are one, or as many as there are samples."""
     m = Maker()
