@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar, overload
@@ -9,7 +10,7 @@ from typing import Any, TypeVar, overload
 import numpy as np
 
 from mccompile.ir import expr as ex
-from mccompile.ir.dims import Dim, UndecidedError, identifier, symbol, symbols, varies
+from mccompile.ir.dims import Dim, UndecidedError, identifier, require_equal, symbol, symbols, varies
 from mccompile.ir.dims_hints import hint_of
 from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Graph, Value
@@ -341,8 +342,10 @@ class Import:
         return self.inner(Reshape(shape), [value], suffix)
 
     def emit_reshape(self, shape: tuple[int, ...], x: Value | None = None) -> None:
-        """Let output 0 be ``x``, or input 0, in another shape."""
+        """Let output 0 be ``x``, or input 0, in another shape. UndecidedError where that holds as much in some runs
+        alone."""
         x = self.input(0) if x is None else x
+        require_equal(math.prod(shape), x.type.count)
         if x.shape == shape:
             self.bind(0, x)
         else:

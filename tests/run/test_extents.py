@@ -515,6 +515,20 @@ def test_positions_that_are_fewer_than_tokens_say_what_to_take(tmp_path: Path) -
     mccompile.compile(tmp_path / "net.onnx", tmp_path / "out", dims={"s": "1..32"})
 
 
+def test_chunks_that_leave_tokens_over_say_which_multiples_to_take(tmp_path: Path) -> None:
+    """As of attention in blocks: the count of chunks is computed, and so are their tokens."""
+    m = Maker()
+    tokens = m.input("x", ["s", 3])
+    count = m.node("Slice", [m.node("Shape", [tokens]), m.const(np.array([0])), m.const(np.array([1]))])
+    chunks = m.node("Div", [count, m.const(np.array([8]))])
+    shape = m.node("Concat", [chunks, m.const(np.array([8])), m.const(np.array([3]))], axis=0)
+    m.node("Reshape", [tokens, shape], "y")
+    onnx.save(m.model(["y"]), tmp_path / "net.onnx")
+    with pytest.raises(CompileError, match=r"take only multiples: dims={'s': '8\.\.40:8'}"):
+        mccompile.compile(tmp_path / "net.onnx", tmp_path / "out", dims={"s": "1..40"})
+    mccompile.compile(tmp_path / "net.onnx", tmp_path / "out", dims={"s": "8..40:8"})
+
+
 def test_an_expansion_that_is_undecided_says_what_is_equal(tmp_path: Path) -> None:
     """As of the time steps of a diffusion network, which are one, or as many as there are samples."""
     m = Maker()
