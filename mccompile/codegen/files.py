@@ -75,7 +75,7 @@ def project_files(
 
 def header_text(m: ModelFacts, embed: bool = False) -> str:
     """What ``<name>.h`` says."""
-    return indent_c(render("_model/model.h.j2", m=m, embed=embed), m.indent)
+    return indent_c(render("_model/model.h.j2", m=m, embed=embed))
 
 
 def runtime_files(parted: bool = False, pthread_pool: bool = False) -> dict[str, bytes]:

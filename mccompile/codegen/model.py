@@ -154,7 +154,7 @@ def _made(calls: Sequence[Invocation], naming: Naming) -> list[RunCall | None]:
     for t, call in enumerate(calls):
         always = not call.step.loops and not call.step.when and _parts(call) is None
         keeps = always and all(last.get(b, t) < t for b in call.step.counts)
-        made.append(None if call.kernel is None else (naming if keeps else own).call(call, call.kernel))
+        made.append((naming if keeps else own).call(call))
     return made
 
 

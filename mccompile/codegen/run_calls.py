@@ -22,7 +22,7 @@ from string import Formatter
 
 from mccompile._dataclass import dataclass
 from mccompile.codegen.c_extent import c_extent
-from mccompile.codegen.kernels import Invocation, Kernel
+from mccompile.codegen.kernels import Invocation
 from mccompile.codegen.long_sums import LongSums
 from mccompile.ir.dims import Dim, maximum, may_be_none, minimum
 from mccompile.ir.kernel import Call, Fill
@@ -149,13 +149,16 @@ class Naming:
         offset = behind.pattern if whole else f"({behind.pattern})"
         return Given(f"{self.arrays[view.buffer]} + {offset}", behind.places)
 
-    def call(self, call: Invocation, kernel: Kernel) -> RunCall:
-        """The call of a step's kernel."""
+    def call(self, call: Invocation) -> RunCall | None:
+        """The call that a step makes; None for one that has nothing to do."""
+        if call.kernel is None:
+            return None
         pointers = [self.pointer(v) for v in call.pointers]
         numbers = [self._argument(n) for n in call.numbers]
         written = dict.fromkeys(v.buffer for v in results(call.step))
         traced = tuple((given(self.place(b)), given(size_given(b.nbytes))) for b in written)
-        return RunCall(kernel.name, (*pointers, *numbers), traced, kernel.head.answers_status, self._taken())
+        checked = call.kernel.head.answers_status
+        return RunCall(call.kernel.name, (*pointers, *numbers), traced, checked, self._taken())
 
     def _argument(self, n: int | str) -> Given:
         if isinstance(n, str):

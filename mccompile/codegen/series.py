@@ -6,7 +6,8 @@ Worked example: six steps call two kernels three times over::
 
 Each has a form: what is called, with operands and counts from where. The forms are 0 1 0 1 0 1, so that two of them
 come three times, and what would be printed of the other four is saved. Of the operands, a is the same in all turns
-and keeps its name; x, b, b are a column of the table, and so are w0, w1, w2, or numbers that kernels are given:
+and keeps its name; x, b, b are a column of the table, and so are w0, w1, w2, or numbers that kernels are given. What
+is more by as much in each turn, as rows of one array or 5, 7, 9, is in no table, and nothing is in two of them.
 
 >>> recurring([0, 1, 0, 1, 0, 1], [400] * 6, least=1000)
 [Recurring(first=0, count=2, times=3)]
@@ -31,6 +32,9 @@ LEAST_LETTERS = 1500
 """Of C that a loop must save: a reader has to look its operands up."""
 CELL_LETTERS = 9
 """Of the table, for an operand: what stands around the name of a member."""
+
+Tables = dict[str, list[tuple[str, ...]]]
+"""The columns of tables, by the name of each."""
 
 
 @dataclass(frozen=True)
@@ -121,10 +125,6 @@ def _series(name: str, steps: Sequence[Step], calls: Sequence[RunCall], found: R
     known[f"{name}_turns{steps[0].number}"] = table.columns
     firsts = tuple(s.comment for s in steps[:: found.count])
     return Series(steps[0].number, found.count, found.times, tuple(printed), table.rows, table.bases, firsts)
-
-
-Tables = dict[str, list[tuple[str, ...]]]
-"""The columns of tables, by the name of each."""
 
 
 class _Table:
