@@ -16,7 +16,7 @@ from mccompile.codegen.common_extents import common_kernels
 from mccompile.codegen.names import USUAL, Lengths
 from mccompile.codegen.printed import Printer, Rendered, Step
 from mccompile.codegen.shared_functions import names_of, own_name, with_own_names
-from mccompile.codegen.sharing import with_less_code
+from mccompile.codegen.sharing import is_long, with_less_code
 from mccompile.codegen.templates import indent_c
 from mccompile.ir.kernel import Call, Fill
 from mccompile.ir.program import Program
@@ -58,14 +58,16 @@ class Invocation:
 class KernelPool:
     """Kernels by text, for one program or for several that share them.
 
-    ``prefix`` begins their names. ``external`` ones can be called from other files. ``rendered`` are the steps of
-    each program, by its name. ``shared`` are functions that several kernels call, by the names that the texts of
-    kernels have for them (`shared_functions`): the first kernel that calls one has it beside it.
+    ``prefix`` begins their names, unless there are ``many`` letters of them in one file. ``external`` ones can be
+    called from other files. ``rendered`` are the steps of each program, by its name. ``shared`` are functions that
+    several kernels call, by the names that the texts of kernels have for them (`shared_functions`): the first kernel
+    that calls one has it beside it.
     """
 
     def __init__(self, prefix: str, external: bool = False) -> None:
         self.prefix = prefix
         self.external = external
+        self.many = False
         self.rendered: dict[str, list[Invocation]] = {}
         self.shared: dict[str, Rendered] = {}
         self._own_names: dict[str, str] = {}
@@ -84,7 +86,8 @@ class KernelPool:
     def intern(self, made: Rendered, kernel: str, use: Use) -> Kernel:
         """The C function of a rendered text, made on first sight; ``use`` is one more step that calls it."""
         if made.text not in self._by_text:
-            fn = f"{self.prefix}_k{len(self._by_text)}_{kernel.split('.')[0]}"
+            prefix = "" if self.many else f"{self.prefix}_"  # of static functions nobody else knows
+            fn = f"{prefix}k{len(self._by_text)}_{kernel.split('.')[0]}"
             text, uses = self._with_shared(made, fn)
             body = indent_c(text.replace(KERNEL_NAME, fn))
             self._by_text[made.text] = Kernel(replace(made.head, name=fn), kernel, body, uses, made.tables)
@@ -127,6 +130,7 @@ def render_programs(programs: Sequence[Program], target: Target, pool: KernelPoo
     every = list(chain.from_iterable(steps))
     shorter, beside = with_less_code(every, printer)
     pool.shared.update(beside)
+    pool.many = not pool.external and is_long(shorter, beside.values())
     together = iter(shorter)
     for p, own in zip(programs, steps, strict=True):
         pool.rendered[p.name] = [

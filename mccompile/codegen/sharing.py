@@ -13,7 +13,7 @@ much as before: half as many bytes for it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from mccompile._dataclass import dataclass
@@ -268,9 +268,11 @@ def _shared_inlined(before: Shared, numbered: bool) -> Shared:
     return after if after.functions == before.functions else _shared_inlined(after, numbered)
 
 
-def _is_long(steps: Sequence[Step]) -> bool:
-    texts = [s.made.text for s in steps]
-    return _letters(Shared(dict(zip(texts, texts, strict=True)), {}), steps) > MOST_LETTERS
+def is_long(steps: Sequence[Step], beside: Iterable[Rendered] = ()) -> bool:
+    """Whether steps, with functions that they share ``beside`` them, are more C than anybody reads as it is."""
+    texts = {s.made.text for s in steps}
+    shared = Shared({text: text for text in texts}, {str(i): made.text for i, made in enumerate(beside)})
+    return _letters(shared, steps) > MOST_LETTERS
 
 
 def _letters(shared: Shared, steps: Sequence[Step]) -> int:
@@ -322,7 +324,7 @@ def with_less_code(steps: list[Step], printer: Printer) -> tuple[list[Step], dic
     target = printer.target
     if least_saving(target) is None:
         return steps, {}
-    long = _is_long(steps)
+    long = is_long(steps)
     steps = list(map(_with_numbers, steps)) if long else steps
     allowed = Allowed([s.step for s in steps], target)
     parts = target.lanes > 1 and not printer.external

@@ -156,6 +156,16 @@ def test_names_and_indentation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
     assert all(level % min(levels) == 0 for level in levels)
 
 
+def test_kernels_of_long_programs_have_short_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Static ones: what long names of models would add is no part of their C."""
+    onnx.save(_layers(), tmp_path / "layers.onnx")
+    for letters, prefix in [(10**9, "layers_k0_"), (0, "k0_")]:
+        monkeypatch.setattr(sharing, "MOST_LETTERS", letters)
+        mccompile.compile(tmp_path / "layers.onnx", tmp_path / "out", target="native")
+        text = (tmp_path / "out" / "layers.c").read_text()
+        assert re.search(rf"^static .*\b{prefix}\w+\(", text, re.MULTILINE)
+
+
 def test_short_programs_have_a_line_for_each_step(tmp_path: Path) -> None:
     onnx.save(_layers(), tmp_path / "net.onnx")
     mccompile.compile(tmp_path / "net.onnx", tmp_path / "out", target="generic")
