@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from mccompile.ir.dims import (
     Dim,
@@ -21,7 +21,7 @@ from mccompile.ir.dims import (
     text,
     with_symbols,
 )
-from mccompile.ir.dims_terms import Least, Quotient, Symbol, replaced, stepped, terms_of
+from mccompile.ir.dims_terms import Atom, Least, Quotient, Symbol, replaced, stepped, terms_of
 
 FIX = "give each dim that it depends on one number"
 COUNTED = "state the extent in the model, or fix what it depends on with --constant"
@@ -98,8 +98,7 @@ def proposal(decide: Callable[..., object], *numbers: int) -> str:
     'take only multiples: --dim h=32..192:2; or give each dim that it depends on one number'
     """
     steps = {s: s.step for s in symbols(*numbers)}
-    atoms = [a for n in numbers if isinstance(n, Dim) for m, _ in n.terms for a in m]
-    for atom in atoms:
+    for atom in _atoms(numbers):
         if isinstance(atom, Quotient):
             for s in symbols(atom.of):
                 steps[s] = math.lcm(steps[s], atom.by)
@@ -109,10 +108,7 @@ def proposal(decide: Callable[..., object], *numbers: int) -> str:
     ]  # fmt: skip
     if not coarse or any(s.low >= s.high for s in coarse):
         return ""
-    known = {s.name: symbol(s.name, s.low, s.high, s.step) for s in (*steps, *coarse)}
-    try:
-        decide(*(with_symbols(n, known) for n in numbers))
-    except (UndecidedError, ArithmeticError):  # it may be 0 then, by which nothing is divided
+    if not _decides(decide, numbers, {s.name: symbol(s.name, s.low, s.high, s.step) for s in (*steps, *coarse)}):
         return ""
     options = " ".join(f"--dim {s.name}={s}" for s in coarse)
     return f"take only multiples: {options}; or {FIX}"
@@ -127,8 +123,7 @@ def limits(decide: Callable[..., object], *numbers: int) -> str:
     >>> limits(require_equal, minimum(s + 2, 32), s + 2)
     'take no others than: --dim s=1..30; or give each dim that it depends on one number'
     """
-    atoms = dict.fromkeys(a for n in numbers if isinstance(n, Dim) for m, _ in n.terms for a in m)
-    for atom in atoms:
+    for atom in _atoms(numbers):
         if not isinstance(atom, Least) or len(atom.left.symbols) != 1:
             continue
         (s,) = atom.left.symbols
@@ -140,10 +135,21 @@ def limits(decide: Callable[..., object], *numbers: int) -> str:
         if not s.low <= low < high <= s.high:
             continue
         known = {o.name: polynomial({(o,): 1}) for o in symbols(*numbers)}
-        known[s.name] = symbol(s.name, low, high, s.step)
-        try:
-            decide(*(with_symbols(n, known) for n in numbers))
-        except (UndecidedError, ArithmeticError):
-            continue
-        return f"take no others than: --dim {s.name}={Symbol(s.name, low, high, s.step)}; or {FIX}"
+        if _decides(decide, numbers, {**known, s.name: symbol(s.name, low, high, s.step)}):
+            return f"take no others than: --dim {s.name}={Symbol(s.name, low, high, s.step)}; or {FIX}"
     return ""
+
+
+def _atoms(numbers: Sequence[int]) -> list[Atom]:
+    """The atoms of extents, each once."""
+    return list(dict.fromkeys(a for n in numbers if isinstance(n, Dim) for m, _ in n.terms for a in m))
+
+
+def _decides(decide: Callable[..., object], numbers: Sequence[int], known: Mapping[str, int]) -> bool:
+    """Whether ``decide`` can tell of numbers with others for their symbols; of what has to be equal, that it is."""
+    narrowed = [with_symbols(n, known) for n in numbers]
+    try:
+        decide(*narrowed)
+    except (UndecidedError, ArithmeticError):  # it may be 0 then, by which nothing is divided
+        return False
+    return decide is not require_equal or narrowed[0] == narrowed[1]

@@ -241,6 +241,9 @@ def test_what_is_undecided_proposes_a_smaller_range() -> None:
     with pytest.raises(UndecidedError) as raised:
         require_equal(minimum(s, 32), symbol("t", 1, 40))
     assert "take no others" not in hint_of(raised.value)
+    with pytest.raises(UndecidedError) as raised:  # they are equal for 35, and for none of 1 to 32
+        require_equal(minimum(s, 32), s - 3)
+    assert "take no others" not in hint_of(raised.value)
 
 
 @pytest.mark.parametrize("written", ["j", "n +", "n.m", "f(n)", "n / 2", ""])
