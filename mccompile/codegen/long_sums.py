@@ -40,7 +40,7 @@ class LongSums:
     """
 
     def __init__(self, taken: Iterable[str], near: int = 0, most: int = LONG) -> None:
-        self._used, self._near, self._most = set(taken), near, most
+        self._taken, self._near, self._most = frozenset(taken), near, most
         self._kept: dict[int, int] = {}
         self._new: list[tuple[str, int]] = []
         self.kept: dict[str, int] = {}
@@ -92,11 +92,11 @@ class LongSums:
             rest = near if max(map(abs, span(near))) <= NARROW else n
         if rest is not n and (len(less) <= self._near or not any(less)):
             return rest
-        name = next(f"sum_{i}" for i in itertools.count(len(self._kept)) if f"sum_{i}" not in self._used)
+        names = (f"sum_{i}" for i in itertools.count(len(self._kept)))
+        name = next(name for name in names if name not in self._taken and name not in self.kept)
         self._new.append((name, rest))
         self.kept[name] = n
         self.index[name] = len(self.index)
-        self._used.add(name)
         self._kept[n] = symbol(name, *span(n))
         return self._kept[n]
 

@@ -30,8 +30,6 @@ from mccompile.ir.views import Buffer, View
 
 NUMBER = "number"
 """The base of what the table says itself."""
-SUMS = "sums"
-"""The array of sums that ``run`` keeps."""
 
 
 @dataclass(frozen=True)
@@ -190,7 +188,7 @@ class Naming:
         if not self.in_array:
             return Given(name)
         index = self.sums.index[name]
-        return Given(f"{SUMS}[{{}}]", (Place(str(index), NUMBER, f"{index}u"),))
+        return Given("sums[{}]", (Place(str(index), NUMBER, f"{index}u"),))
 
 
 def _begin(view: View) -> int:

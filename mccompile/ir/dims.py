@@ -474,15 +474,11 @@ def with_symbols(n: int, known: Mapping[str, int]) -> int:
 
 def with_atoms(n: int, of: Callable[[Atom], int]) -> int:
     """An extent with others for its atoms."""
-    terms = terms_of(n)
-    if len(terms) == 1:
-        ((m, c),) = terms
-        return c * math.prod(map(of, m))
-    total: dict[Monomial, int] = {}
-    for m, c in terms:
-        for product_of, times in terms_of(math.prod(map(of, m))):
-            total[product_of] = total.get(product_of, 0) + times * c
-    return polynomial(total)
+    made = [(c, math.prod(map(of, m))) for m, c in terms_of(n)]
+    if len(made) == 1:
+        ((c, one),) = made
+        return c * one
+    return polynomial(combined((), ((m, c * times) for c, one in made for m, times in terms_of(one))))
 
 
 def value(n: int, values: Mapping[str, int]) -> int:

@@ -12,7 +12,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import mccompile
-from mccompile.codegen import model, series
+from mccompile.codegen import model
 from tests.support.runs import compare
 
 CLASSES, PLACES = 12, 9
@@ -79,12 +79,8 @@ def test_what_many_steps_have_found(tmp_path: Path, options: dict[str, object]) 
 
 
 @pytest.mark.parametrize("options", OPTIONS[:3], ids=str)
-def test_classes_of_long_programs_are_turns_of_a_loop(
-    tmp_path: Path, options: dict[str, object], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(model, "MOST_LETTERS", 0)
-    monkeypatch.setattr(series, "LEAST_LETTERS", 200)
-    monkeypatch.setattr(series, "CELL_LETTERS", -100)
+@pytest.mark.usefixtures("long")
+def test_classes_of_long_programs_are_turns_of_a_loop(tmp_path: Path, options: dict[str, object]) -> None:
     compare(_found(), tmp_path, _feeds(), rtol=1e-5, atol=1e-5, **options)
     text = (tmp_path / "out" / "net.c").read_text()
     assert max(map(int, re.findall(r"(\d+) turns of \d+ steps?", text))) >= CLASSES // 2
@@ -94,13 +90,10 @@ def test_classes_of_long_programs_are_turns_of_a_loop(
 
 @pytest.mark.parametrize("options", OPTIONS[:3], ids=str)
 def test_many_sums_of_long_programs_are_an_array(
-    tmp_path: Path, options: dict[str, object], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, options: dict[str, object], long: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Steps that add a count each are turns of a loop, which finds the counts in the table of the loop before it."""
-    monkeypatch.setattr(model, "MOST_LETTERS", 0)
     monkeypatch.setattr(model, "MANY_SUMS", 8)
-    monkeypatch.setattr(series, "LEAST_LETTERS", 200)
-    monkeypatch.setattr(series, "CELL_LETTERS", -100)
     compare(_found(), tmp_path, _feeds(), rtol=1e-5, atol=1e-5, **options)
     text = (tmp_path / "out" / "net.c").read_text()
     assert re.search(r"^ +int32_t sums\[\d+\];", text, re.MULTILINE)

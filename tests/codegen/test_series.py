@@ -13,7 +13,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import mccompile
-from mccompile.codegen import model, series, sharing
+from mccompile.codegen import model, sharing
 from mccompile.codegen.series import Recurring, recurring
 from tests.support.harness import SANITIZERS, SPLIT, build
 from tests.support.judge import plain_session
@@ -47,14 +47,6 @@ def _layers(layers: int = LAYERS) -> onnx.ModelProto:
         [numpy_helper.from_array(a, n) for n, a in constants.items()],
     )  # fmt: skip
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-
-
-@pytest.fixture
-def long(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every program is a long one."""
-    monkeypatch.setattr(model, "MOST_LETTERS", 0)
-    monkeypatch.setattr(series, "LEAST_LETTERS", 200)
-    monkeypatch.setattr(series, "CELL_LETTERS", -100)
 
 
 SIZES = (40, 64, 24)
