@@ -106,10 +106,21 @@ class Target:
         return bool(self.vector_bytes) and not self.machine.slow_fma
 
     @property
+    def traps_are_unseen(self) -> bool:
+        """Whether gcc is told that nothing watches the exceptions of floats, as clang assumes.
+
+        Results are the same, but it makes vectors of no loop that compares or chooses floats before it is told:
+        opentrack_localizer for ``generic`` takes 0.66 of the time, BlazeFace for AVX-512 0.91. On microcontrollers
+        there are no such vectors, and code of floats in software gets up to 5 % longer.
+        """
+        return self.hosted and "-ftrapping-math" not in self.flags
+
+    @property
     def c_flags(self) -> tuple[str, ...]:
         """All flags of a release build, without warnings."""
         contract = "-ffp-contract=fast" if self.fuses else "-ffp-contract=off"
-        return ("-std=c99", "-O3" if self.spare_memory else "-O2", contract, *self.flags)
+        free = ("-fno-trapping-math",) if self.traps_are_unseen else ()
+        return ("-std=c99", "-O3" if self.spare_memory else "-O2", contract, *free, *self.flags)
 
     @property
     def optimisation(self) -> str:
@@ -118,7 +129,7 @@ class Target:
 
     @property
     def required_flags(self) -> tuple[str, ...]:
-        """The flags that results depend on: the language, how products and sums round, the instruction set."""
+        """All but the level: language, rounding of products and sums, that nothing sees traps, instruction set."""
         return tuple(flag for flag in self.c_flags if flag != self.optimisation)
 
 

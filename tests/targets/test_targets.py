@@ -7,6 +7,8 @@ import shlex
 import subprocess
 from pathlib import Path
 
+import onnx
+import onnx.parser
 import pytest
 
 import mccompile
@@ -114,6 +116,27 @@ def test_microcontrollers_are_data(name: str) -> None:
     assert bool(floats) == bool(target.lanes)
     fused = "-ffp-contract=fast" in target.c_flags
     assert fused == (Capability.FMA in target.capabilities)
+
+
+def test_gcc_is_told_that_nothing_sees_traps_where_it_makes_vectors() -> None:
+    for t in (t for t in targets().values() if t.name not in IMITATED):
+        assert ("-fno-trapping-math" in t.required_flags) == (not t.board and t.name != "armv7-neon")
+
+
+LEAKY = """
+<ir_version: 8, opset_import: ["" : 17]>
+net (float[64] x) => (float[64] y) { y = LeakyRelu <alpha = 0.25> (x) }
+"""
+
+
+@pytest.mark.parametrize("traps", ["-ftrapping-math", "-fno-trapping-math"])
+def test_gcc_makes_vectors_of_choices_only_where_nothing_sees_traps(traps: str, tmp_path: Path) -> None:
+    """What the flag is for."""
+    onnx.save(onnx.parser.parse_model(LEAKY), tmp_path / "net.onnx")
+    mccompile.compile(tmp_path / "net.onnx", tmp_path, target="generic")
+    command = [needs_tool("gcc"), *resolve("generic").c_flags, "-O3", "-fopt-info-vec", traps, "-c", "net.c"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert ("loop vectorized" in done.stderr) == (traps == "-fno-trapping-math")
 
 
 def test_what_integers_are_made_of_is_known() -> None:
