@@ -12,7 +12,7 @@ from typing import NoReturn
 OBJECTS = 500_000
 """New objects before it looks: a graph keeps most of what is made, so that looking finds next to nothing. Python's
 usual 700 are a tenth of the time that a network takes, and 100,000 a twentieth of that of a small one; this many are
-some tens of megabytes at most."""
+some tens of megabytes at most (arrays are gone without, see `ir.expr.evaluate`)."""
 
 
 def collect_rarely() -> None:

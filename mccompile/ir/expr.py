@@ -23,6 +23,7 @@ import functools
 import operator
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import field
 
 import numpy as np
 
@@ -243,34 +244,44 @@ def functions(expr: Expr) -> set[str]:
     return {part.fn for part in distinct(expr) if isinstance(part, Apply)}
 
 
-def evaluate(expr: Expr, values: Callable[[int], Array], wide: bool = False) -> Array:
-    """The meaning in numpy; ``values(index)`` gives the arrays. ``wide`` computes floats in float64."""
-    done: dict[Expr, Array] = {}
+@dataclass
+class _Evaluation:
+    """What parts of an expression are in numpy. It is no function in a function that calls itself: such a one is
+    garbage that only a search finds, and holds all arrays until then."""
 
-    def target(dtype: DType) -> np.dtype[np.generic]:
-        return np.dtype(np.float64) if wide and dtype.is_float else dtype.numpy
+    values: Callable[[int], Array]
+    wide: bool
+    done: dict[Expr, Array] = field(default_factory=dict)
 
-    def walk(e: Expr) -> Array:
-        if e not in done:
-            done[e] = compute(e)
-        return done[e]
+    def of(self, e: Expr) -> Array:
+        if e not in self.done:
+            self.done[e] = self._computed(e)
+        return self.done[e]
 
-    def compute(e: Expr) -> Array:
+    def _computed(self, e: Expr) -> Array:
         match e:
             case Var(index=index, dtype=dtype):
-                return np.asarray(values(index)).astype(target(dtype))
-            case Num(dtype=dtype):
-                return np.asarray(e.value, dtype=dtype.numpy).astype(target(dtype))  # 0.1 is the f32 nearest to it
+                return np.asarray(self.values(index)).astype(self._type(dtype))
+            case Num(dtype=dtype):  # 0.1 is the f32 nearest to it
+                return np.asarray(e.value, dtype=dtype.numpy).astype(self._type(dtype))
             case Convert(dtype=dtype, operand=operand):
-                return saturating_cast(walk(operand), target(dtype))
+                return saturating_cast(self.of(operand), self._type(dtype))
             case Lookup(operand=operand):
-                return e.elements[walk(operand).astype(operand.dtype.numpy).view(np.uint8)].astype(target(e.dtype))
+                places = self.of(operand).astype(operand.dtype.numpy).view(np.uint8)
+                return e.elements[places].astype(self._type(e.dtype))
             case Apply(fn=fn, operands=operands):
-                return np.asarray(FUNCTIONS[fn].numpy(*map(walk, operands))).astype(target(e.dtype), copy=False)
+                found = FUNCTIONS[fn].numpy(*map(self.of, operands))
+                return np.asarray(found).astype(self._type(e.dtype), copy=False)
         raise InternalError(f"cannot evaluate {e}")
 
+    def _type(self, dtype: DType) -> np.dtype[np.generic]:
+        return np.dtype(np.float64) if self.wide and dtype.is_float else dtype.numpy
+
+
+def evaluate(expr: Expr, values: Callable[[int], Array], wide: bool = False) -> Array:
+    """The meaning in numpy; ``values(index)`` gives the arrays. ``wide`` computes floats in float64."""
     with np.errstate(all="ignore"):
-        return walk(expr)
+        return _Evaluation(values, wide).of(expr)
 
 
 @functools.cache

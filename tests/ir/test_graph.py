@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import numpy as np
 import pytest
 
@@ -30,6 +32,18 @@ def test_graphs_inside_of_nodes_know_the_extents_of_the_run() -> None:
     for which, want in ((True, -x), (False, x)):
         (got,) = graph.evaluate({"which": np.array([which]), "x": x}, extents={"n": 3}).values()
         np.testing.assert_array_equal(got, want)
+
+
+def test_arrays_are_gone_with_what_computed_them() -> None:
+    """Nothing has to search for them: searches are rare while we compile, and arrays are few objects of many bytes."""
+    graph = parse_graph(TEXT, lookup)
+    gc.collect()
+    gc.disable()
+    try:
+        graph.evaluate({"which": np.array([True]), "x": np.ones(3, np.float32)}, extents={"n": 3})
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
 
 
 OUTSIDE = """graph @g extents(n=2..7) (%x: f32[n], %i: i64[n]) {
