@@ -35,7 +35,7 @@ def test_graphs_inside_of_nodes_know_the_extents_of_the_run() -> None:
 
 
 def test_arrays_are_gone_with_what_computed_them() -> None:
-    """Nothing has to search for them: searches are rare while we compile, and arrays are few objects of many bytes."""
+    """Nothing has to search for them: searches are rare while we compile; arrays are few objects of many bytes."""
     graph = parse_graph(TEXT, lookup)
     gc.collect()
     gc.disable()
