@@ -114,8 +114,8 @@ else:
         return f"{type(self).__qualname__}({', '.join(shown)})"
 
     def _add_equality(cls: type, names: tuple[str, ...], frozen: bool) -> None:
-        """Objects of the class itself are equal if their fields are, in order; where they cannot change, they have a
-        hash of them. What the class defines itself stays."""
+        """Objects of the class itself are equal if their fields are, as tuples are (a NaN equals itself, with Python
+        3.13, too); where they cannot change, they have a hash of them. What the class defines itself stays."""
         values = _reader(names)
 
         def equal(self: Any, other: object) -> bool:

@@ -114,8 +114,12 @@ def test_objects_are_made_and_shown_alike(name: str, values: Any, named: Any) ->
 
 
 def test_what_is_equal_is_equal_alike() -> None:
+    """Fields are compared as tuples are; the standard library compares them one by one from Python 3.13 on, so that
+    there an object with a NaN is not even equal to itself."""
     made: list[list[Any]] = [[], []]
     for name, values, named in CALLS:
+        if sys.version_info >= (3, 13) and any(v != v for v in (*values, *named.values())):
+            continue
         if not isinstance(_tried(lambda c=THEIRS[name], v=values, n=named: c(*v, **n)), tuple):
             for objects, classes in zip(made, (OURS, THEIRS), strict=True):
                 objects.append(classes[name](*values, **named))
