@@ -272,7 +272,7 @@ def real_results(
 
 def _wide(array: Array, v: Value) -> Array:
     """A tensor as results are that are computed in float64: a join has operands of one type."""
-    return _stored(array, v).astype(np.float64 if v.dtype.is_float else v.dtype.numpy)
+    return _stored(array, v).astype(v.dtype.evaluated(wide=True))
 
 
 def _narrow(array: Array, v: Value) -> Array:

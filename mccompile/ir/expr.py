@@ -261,21 +261,18 @@ class _Evaluation:
     def _computed(self, e: Expr) -> Array:
         match e:
             case Var(index=index, dtype=dtype):
-                return np.asarray(self.values(index)).astype(self._type(dtype))
+                return np.asarray(self.values(index)).astype(dtype.evaluated(self.wide))
             case Num(dtype=dtype):  # 0.1 is the f32 nearest to it
-                return np.asarray(e.value, dtype=dtype.numpy).astype(self._type(dtype))
+                return np.asarray(e.value, dtype=dtype.numpy).astype(dtype.evaluated(self.wide))
             case Convert(dtype=dtype, operand=operand):
-                return saturating_cast(self.of(operand), self._type(dtype))
+                return saturating_cast(self.of(operand), dtype.evaluated(self.wide))
             case Lookup(operand=operand):
                 places = self.of(operand).astype(operand.dtype.numpy).view(np.uint8)
-                return e.elements[places].astype(self._type(e.dtype))
+                return e.elements[places].astype(e.dtype.evaluated(self.wide))
             case Apply(fn=fn, operands=operands):
                 found = FUNCTIONS[fn].numpy(*map(self.of, operands))
-                return np.asarray(found).astype(self._type(e.dtype), copy=False)
+                return np.asarray(found).astype(e.dtype.evaluated(self.wide), copy=False)
         raise InternalError(f"cannot evaluate {e}")
-
-    def _type(self, dtype: DType) -> np.dtype[np.generic]:
-        return np.dtype(np.float64) if self.wide and dtype.is_float else dtype.numpy
 
 
 def evaluate(expr: Expr, values: Callable[[int], Array], wide: bool = False) -> Array:

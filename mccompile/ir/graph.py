@@ -215,7 +215,7 @@ def typed(a: Array, dtype: DType, wide: bool) -> Array:
     """An array as an evaluation has a value of ``dtype``: with ``wide``, floats are float64. What is too large for it
     is infinite."""
     with np.errstate(all="ignore"):
-        return np.asarray(a, dtype=np.float64 if wide and dtype.is_float else dtype.numpy)
+        return np.asarray(a, dtype=dtype.evaluated(wide))
 
 
 class Graph:

@@ -42,6 +42,10 @@ class DType:
 
         return np.dtype(_NUMPY[self.name])
 
+    def evaluated(self, wide: bool) -> np.dtype[np.generic]:
+        """What evaluations in numpy have: its own type, or with ``wide`` float64 for every float."""
+        return (F64 if wide and self.is_float else self).numpy
+
     @cached
     def ends(self) -> tuple[int, int]:
         """The least and the greatest whole number of this type, which is no float."""

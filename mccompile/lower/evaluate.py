@@ -19,7 +19,6 @@ from mccompile.ir.kernel import Call, Condition, Fill, KernelModule, Logical
 from mccompile.ir.op import op_at
 from mccompile.ir.scalar import Array, as_computed
 from mccompile.ir.turns import Numbered, Turns, nested
-from mccompile.ir.types import DType
 from mccompile.ir.views import Buffer, View, whole
 from mccompile.kernels.copy import CopyGeneric
 from mccompile.kernels.registry import variant
@@ -125,7 +124,7 @@ class _Memory:
 
     def _of(self, b: Buffer) -> Array:
         if b not in self._arrays:
-            stored = _stored(b.type.dtype, self.wide)
+            stored = b.type.dtype.evaluated(self.wide)
             if b.data is not None:
                 self._arrays[b] = b.data.reshape(-1).astype(stored)
             else:
@@ -148,7 +147,7 @@ class _Memory:
 
     def write(self, view: View, values: Array) -> None:
         with np.errstate(over="ignore"):  # what a small float does not hold is infinite, as in C
-            stored = np.asarray(values).astype(_stored(view.dtype, self.wide))
+            stored = np.asarray(values).astype(view.dtype.evaluated(self.wide))
         if stored.ndim and stored.shape != view.shape:
             raise InternalError(f"{view.buffer.name}: a view of {view.shape} is given {stored.shape}")
         if view.linear:
@@ -163,10 +162,6 @@ class _Memory:
         if not view.count:
             return np.empty(view.shape, flat.dtype)
         return np.ndarray(view.shape, flat.dtype, flat, view.offset * flat.itemsize, strides)
-
-
-def _stored(dtype: DType, wide: bool) -> np.dtype[np.generic]:
-    return np.dtype(np.float64) if wide and dtype.is_float else dtype.numpy
 
 
 def _places(view: View) -> Array:
