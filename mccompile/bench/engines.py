@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +33,9 @@ def onnxruntime(model: Path, inputs: Mapping[str, Any], threads: int = 1) -> tup
         first = (str(e).strip().splitlines() or [type(e).__name__])[0]
         raise CompileError(f"onnxruntime cannot run the model: {first}") from e
     name, ports = f"onnxruntime {ort.__version__}", session.get_outputs()
-    # Text and sequences cannot be bound, nor outputs of another rank than the file says.
+    # Text and sequences cannot be bound, nor outputs of another shape than the file says.
     tensors = all(isinstance(a, np.ndarray) and a.dtype.kind in "biufc" for a in (*feeds.values(), *outputs))
-    if not tensors or any(len(port.shape) != a.ndim for port, a in zip(ports, outputs, strict=True)):
+    if not tensors or not all(_is_of(a.shape, port.shape) for port, a in zip(ports, outputs, strict=True)):
         return name, lambda: session.run(None, feeds)
     binding = session.io_binding()
     for given, array in feeds.items():
@@ -43,6 +43,12 @@ def onnxruntime(model: Path, inputs: Mapping[str, Any], threads: int = 1) -> tup
     for port, array in zip(ports, outputs, strict=True):
         binding.bind_ortvalue_output(port.name, ort.OrtValue.ortvalue_from_numpy(np.zeros_like(array)))
     return name, lambda: session.run_with_iobinding(binding)
+
+
+def _is_of(shape: tuple[int, ...], said: Sequence[int | str | None]) -> bool:
+    """Whether a shape is the one that a model says; names stand for any extent."""
+    fixed = (not isinstance(n, int) or n == extent for n, extent in zip(said, shape, strict=False))
+    return len(shape) == len(said) and all(fixed)
 
 
 def _runnable(model: Path) -> str | bytes:

@@ -132,6 +132,10 @@ FED = {
         [helper.make_node("Squeeze", ["x"], ["y"])], [_port("x", 1, ["a", "b", "c"])], _port("y", 1, ["n"]),
         Options(dims={"a": 2, "b": 1, "c": 3}), None,
     ),
+    "what has another extent than the file says": (
+        [helper.make_node("Relu", ["x"], ["y"])], [_port("x", 1, ["n"])], _port("y", 1, [11]),
+        Options(dims={"n": 32}), None,
+    ),
     "a sequence": (
         [helper.make_node("SequenceAt", ["x", "i"], ["y"])],
         [helper.make_tensor_sequence_value_info("x", 1, [2])], _port("y", 1, [2]),
