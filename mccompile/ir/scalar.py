@@ -245,6 +245,7 @@ _ROWS: tuple[ScalarFn, ...] = (
     ),
     ScalarFn("sqrt", 1, np.sqrt, _libm("sqrt"), vector={"f": "mcc_vsqrt({0})"}),
     ScalarFn("exp", 1, exp, _libm("exp"), ulp=2, vector={"f": "mcc_vexp({0})"}),
+    ScalarFn("exp2", 1, by_f64(np.exp2), {"f": "mcc_exp2_{s}({0})"}, ulp=2, vector={"f": "mcc_vexp2({0})"}),
     ScalarFn("log", 1, log, _libm("log"), ulp=2, vector={"f": "mcc_vlog({0})"}),
     ScalarFn("sin", 1, by_f64(np.sin), _libm("sin"), ulp=2, vector={"f": "mcc_vsin({0})"}),
     ScalarFn("cos", 1, by_f64(np.cos), _libm("cos"), ulp=2, vector={"f": "mcc_vcos({0})"}),

@@ -12,7 +12,7 @@ from mccompile.ir.errors import InternalError
 from mccompile.targets.target import resolve, targets
 
 LIBM = (
-    "acos acosh asin asinh atan atanh ceil copysign cos cosh erf exp fabs floor fma fmod log log1p pow "
+    "acos acosh asin asinh atan atanh ceil copysign cos cosh erf exp exp2 fabs floor fma fmod log log1p pow "
     "sin sinh sqrt tan tanh"
 ).split()
 OF_MATH = {"INFINITY", "NAN", *LIBM, *(f"{name}f" for name in LIBM)}

@@ -87,6 +87,12 @@ def _div(e: ex.Apply) -> ex.Expr:
     return e
 
 
+def _pow(e: ex.Apply) -> ex.Expr:
+    """Powers of 2 have a function of their own, which is exact of whole numbers."""
+    base, exponent = e.operands
+    return ex.apply("exp2", exponent) if e.dtype.is_float and _is(base, 2) else e
+
+
 def _select(e: ex.Apply) -> ex.Expr:
     """A choice between equal things, or by a constant, is no choice."""
     condition, a, b = e.operands
@@ -155,6 +161,7 @@ _RULES: dict[str, Callable[[ex.Apply], ex.Expr]] = {
     "sub": _sub,
     "mul": _mul,
     "div": _div,
+    "pow": _pow,
     "select": _select,
     "max": _clip,
     "min": _clip,
