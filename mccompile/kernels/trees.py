@@ -11,9 +11,8 @@ from collections.abc import Container, Iterator
 from mccompile._dataclass import dataclass
 from mccompile.ir.dims import varies
 from mccompile.ir.graph import Node, Value
-from mccompile.ir.types import I32
 from mccompile.kernels.variant import Builder, Offer, Variant
-from mccompile.ops.tree_ensemble import TreeEnsemble
+from mccompile.ops.tree_ensemble import WORDS, TreeEnsemble
 from mccompile.targets.target import Target
 
 STEP_CYCLES = 10.0
@@ -54,10 +53,11 @@ class TreeEnsembleGeneric(Variant):
             yield Offer(f"{self.label} {count}", steps * STEP_CYCLES * (0.25 + 0.75 / count), Together(count))
 
     def lower(self, node: Node, offer: Offer, b: Builder) -> None:
-        op, (_, _, trees, _, weights, _) = node.op, node.operands
+        op, (x, _, trees, _, weights, _) = node.op, node.operands
         assert isinstance(op, TreeEnsemble)
+        assert x is not None
         assert trees is not None
-        scratch = b.scratch(op.slots + (0 if weights is None else trees.shape[0]), I32)
+        scratch = b.scratch(op.slots + (0 if weights is None else trees.shape[0]), WORDS[x.dtype])
         reads = [None if v is None else b.read(v) for v in node.operands]
         b.call(self.kernel, reads, [b.result(0)], params=offer.params, scratch=scratch)
 

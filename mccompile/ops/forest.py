@@ -20,7 +20,8 @@ import numpy as np
 from mccompile._dataclass import dataclass
 from mccompile.ir.limits import require
 from mccompile.ir.scalar import Array
-from mccompile.ops.tree_ensemble import HIGHEST, LOWEST, sortable
+from mccompile.ir.types import I32, DType
+from mccompile.ops.tree_ensemble import WORDS, highest, lowest, sortable
 
 LEQ, LT, GTE, GT, EQ, NEQ, MEMBER = range(7)
 """Comparisons, as ONNX numbers them."""
@@ -71,9 +72,10 @@ class ForestError(Exception):
 
 @dataclass
 class _Packer:
-    """Numbers the keys of a forest; ``low`` are the features of which both keys are needed."""
+    """Numbers the keys of a forest, of which ``kind`` is the type; ``low``: both keys of features are needed."""
 
     forest: Forest
+    kind: DType
     features: int
     low: bool = False
     sets: dict[tuple[int, tuple[int, ...]], int] = field(default_factory=dict)
@@ -91,16 +93,19 @@ class _Packer:
 
     def _set(self, node: Split) -> tuple[int, tuple[int, ...]]:
         """A feature and the keys that count; that of NaN if it counts, too."""
-        keys = [int(k) for k in sortable(np.array(node.values, np.float32)) if k != HIGHEST]
-        missing = [HIGHEST] if node.missing_holds and node.mode != NEQ else []  # NaN is not equal to anything
+        beyond = highest(WORDS[self.kind])
+        keys = [k for k in self._keys(node.values) if k != beyond]
+        missing = [beyond] if node.missing_holds and node.mode != NEQ else []  # NaN is not equal to anything
         return node.feature, tuple(sorted({*keys, *missing}))
 
-    @staticmethod
-    def _compared(node: Split) -> tuple[int, bool, bool]:
+    def _keys(self, values: Sequence[float]) -> list[int]:
+        return [int(k) for k in sortable(np.array(values, self.kind.numpy))]
+
+    def _compared(self, node: Split) -> tuple[int, bool, bool]:
         """The split; whether the children change places; whether NaN goes where what is not above the split goes."""
-        key = int(sortable(np.array(node.values[:1], np.float32))[0])
-        if key == HIGHEST:  # nothing compares with NaN
-            return LOWEST, False, node.missing_holds
+        (key,) = self._keys(node.values[:1])
+        if key == highest(WORDS[self.kind]):  # nothing compares with NaN
+            return lowest(WORDS[self.kind]), False, node.missing_holds
         swapped = node.mode in (GTE, GT)
         strict = node.mode in (LT, GTE)
         return key - strict, swapped, node.missing_holds != swapped
@@ -126,15 +131,19 @@ class _Packer:
 
     def tests(self) -> Array | None:
         rows = [(self.plain + i, feature, key) for (feature, keys), i in self.sets.items() for key in keys]
-        return np.array(rows, np.int32) if rows else None
+        return np.array(rows, WORDS[self.kind].numpy) if rows else None
+
+    def weight(self, given: float) -> int:
+        """The bits of a number."""
+        return int(np.array(given, self.kind.numpy).view(WORDS[self.kind].numpy))
 
 
-def pack(forest: Forest, features: int, targets: int, none: float = 0.0) -> Packed:
-    """The tables for rows of ``features``. ``none`` is what a target that a leaf does not have gets from it.
+def pack(forest: Forest, kind: DType, features: int, targets: int, none: float = 0.0) -> Packed:
+    """The tables for rows of ``features`` of a type. ``none`` is what a target gets from a leaf without it.
 
     Raises ForestError for nodes that are no trees.
     """
-    packer = _Packer(forest, features)
+    packer = _Packer(forest, kind, features)
     packer.survey()
     orders = [_by_breadth(forest, packer, root) for root in forest.roots]
     owners = _owners(forest, orders, none)
@@ -146,15 +155,17 @@ def pack(forest: Forest, features: int, targets: int, none: float = 0.0) -> Pack
         order, depth = orders[t]
         trees.append((len(words), depth))
         words += _tree(forest, packer, order, None if owners else (rows, targets))
-    require("folded-bytes", 4 * max(len(rows), 2) * targets, "the table of what leaves give to targets")
+    require("folded-bytes", kind.nbytes * max(len(rows), 2) * targets, "the table of what leaves give to targets")
     counts = np.bincount(owners if owners else [], minlength=targets)
-    table = np.full((len(rows), targets), none, np.float32)
+    table = np.full((len(rows), targets), none, kind.numpy)
     for leaf, row in rows.items():
         for target in {target for target, _ in leaf}:
-            table[row, target] = np.float32(sum(weight for t, weight in leaf if t == target))
+            table[row, target] = sum(weight for t, weight in leaf if t == target)
     nodes = np.array(words, np.int64)
+    if WORDS[kind] == I32:
+        nodes = nodes.astype(np.uint32).view(np.int32)
     return Packed(
-        _bits(packer), packer.slots, packer.low, nodes.astype(np.uint32).view(np.int32), np.array(trees, np.int32),
+        _bits(packer), packer.slots, packer.low, nodes, np.array(trees, np.int32),
         np.concatenate([[0], np.cumsum(counts)]).astype(np.int32), None if owners else table.reshape(-1),
         packer.tests(),
     )  # fmt: skip
@@ -213,8 +224,7 @@ def _tree(
                 raise ForestError(f"a tree of {len(order)} nodes on {packer.slots} features is too large")
             words.append((split, ((child - place) << bits) | slot))
         elif dense is None:
-            weight = np.array([node[0][1] if node else 0.0], np.float32)
-            words.append((int(weight.view(np.int32)[0]), packer.slots - 1))
+            words.append((packer.weight(node[0][1] if node else 0.0), packer.slots - 1))
         else:
             rows, width = dense
             words.append((rows.setdefault(node, len(rows)) * width, packer.slots - 1))

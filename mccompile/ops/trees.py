@@ -10,7 +10,7 @@ import numpy as np
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Value
 from mccompile.ir.scalar import Array
-from mccompile.ir.types import F32, I64
+from mccompile.ir.types import F32, F64, I64, DType
 from mccompile.ops.arg_reduce import ArgReduce
 from mccompile.ops.forest import (
     COMPARISONS,
@@ -31,7 +31,7 @@ from mccompile.ops.ml_common import (
     pair,
     post_transformed,
     regressed,
-    rows_of_floats,
+    rows_of_features,
     scores_of_one,
 )
 from mccompile.ops.registry import onnx_op
@@ -43,14 +43,25 @@ _AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
 
 
 # -- what ONNX has ---------------------------------------------------------------------------------------------------
+def _kind(n: Import) -> DType:
+    """What is compared and added up: f64 where rows are, else f32."""
+    return F64 if n.input(0).dtype == F64 else F32
+
+
 def _floats(n: Import, name: str) -> Array:
     """An attribute that is a list of floats, or in newer versions a tensor ``.._as_tensor``."""
     given, tensor = n.attr(name, ()), n.attr(f"{name}_as_tensor")
-    values = np.asarray(given if tensor is None else tensor).reshape(-1)
-    exact = values.astype(np.float32)
-    if values.dtype == np.float64 and tensor is not None and not np.array_equal(exact, values, equal_nan=True):
-        raise n.error(f"{name} of double precision are not supported", "convert the model to float32")
-    return exact
+    if tensor is None:
+        return np.asarray(given, np.float32).astype(_kind(n).numpy).reshape(-1)
+    return _exact(n, name, np.asarray(tensor))
+
+
+def _exact(n: Import, name: str, values: Array) -> Array:
+    """Numbers as the rows have them."""
+    found = values.reshape(-1).astype(_kind(n).numpy)
+    if not np.array_equal(found, values.reshape(-1), equal_nan=True):
+        raise n.error(f"{name} of double precision for rows of {n.input(0).dtype}", "give rows of double precision")
+    return found
 
 
 def _numbered(n: Import, given: str) -> Forest:
@@ -95,15 +106,15 @@ def _numbered(n: Import, given: str) -> Forest:
 def _joined(n: Import) -> Forest:
     """The trees of TreeEnsemble: splits and leaves have tables of their own."""
     modes = n.required("nodes_modes", np.ndarray).reshape(-1).tolist()
-    values, features = n.required("nodes_splits", np.ndarray).reshape(-1), n.required("nodes_featureids", tuple)
+    values = _exact(n, "nodes_splits", n.required("nodes_splits", np.ndarray))
+    features = n.required("nodes_featureids", tuple)
     missing = n.attr("nodes_missing_value_tracks_true", ()) or (0,) * len(modes)
-    weights, targets = n.required("leaf_weights", np.ndarray).reshape(-1), n.required("leaf_targetids", tuple)
+    weights = _exact(n, "leaf_weights", n.required("leaf_weights", np.ndarray))
+    targets = n.required("leaf_targetids", tuple)
     sides = [
         (n.required(f"nodes_{side}nodeids", tuple), n.required(f"nodes_{side}leafs", tuple))
         for side in ("true", "false")
     ]
-    if any(v.dtype == np.float64 and not np.array_equal(v.astype(np.float32), v) for v in (values, weights)):
-        raise n.error("splits or weights of double precision are not supported", "convert the model to float32")
     lengths = {len(v) for v in (modes, values, features, missing, *sides[0], *sides[1])}
     if len(lengths) != 1 or len(weights) != len(targets):
         raise n.error("attributes of nodes, or of leaves, are of unequal lengths")
@@ -144,16 +155,15 @@ def _sets(n: Import, count: int) -> list[tuple[float, ...]]:
 # -- what it becomes -------------------------------------------------------------------------------------------------
 def _scores(n: Import, forest: Forest, targets: int, aggregate: str) -> Value:
     """[N, targets]: what the trees give together."""
-    if n.input(0).dtype.name == "f64":
-        raise n.error("trees of double precision are not supported", "convert x to float32 before")
-    x = rows_of_floats(n)
+    kind = _kind(n)
+    x = rows_of_features(n, kind)
     ids = {target for node in forest.nodes if isinstance(node, tuple) for target, _ in node}
     if any(not 0 <= i < targets for i in ids):
         raise n.error(f"a leaf is of target {max(ids)}, of {targets}")
     mode = {"AVERAGE": "sum", "SUM": "sum", "MIN": "min", "MAX": "max"}[aggregate]
     none = {"sum": 0.0, "min": float("inf"), "max": -float("inf")}[mode]
     try:
-        t = pack(forest, x.shape[1], targets, none)
+        t = pack(forest, kind, x.shape[1], targets, none)
     except ForestError as e:
         raise n.error(str(e)) from e
     op = TreeEnsemble(mode, targets, t.bits, t.slots, t.missing_low)
@@ -162,8 +172,8 @@ def _scores(n: Import, forest: Forest, targets: int, aggregate: str) -> Value:
     optional = [tables[3] if t.rows is not None else None, None if t.tests is None else n.constant("tests", t.tests)]
     scores = n.inner(op, [x, *tables[:3], *optional], "scores")
     if aggregate == "AVERAGE":
-        count = ex.num(float(len(forest.roots)))
-        scores = n.map(ex.apply("div", ex.var(0, F32), count), [scores], "average")
+        count = ex.num(float(len(forest.roots)), kind)
+        scores = n.map(ex.apply("div", ex.var(0, kind), count), [scores], "average")
     return scores
 
 
@@ -172,8 +182,13 @@ def _with_base(n: Import, scores: Value, base: Array) -> Value:
         return scores
     if base.size not in (1, scores.shape[1]):
         raise n.error(f"{base.size} base values for {scores.shape[1]} scores")
-    body = ex.apply("add", ex.var(0, F32), ex.var(1, F32))
+    body = ex.apply("add", ex.var(0, scores.dtype), ex.var(1, scores.dtype))
     return n.map(body, [scores, n.constant("base", base.reshape(1, -1))], "based")
+
+
+def _single(n: Import, scores: Value) -> Value:
+    """Scores in f32, as a regressor or classifier gives them, whatever they were added up in."""
+    return scores if scores.dtype == F32 else n.map(ex.convert(ex.var(0, F64), F32), [scores], "single")
 
 
 def _sample_forest(
@@ -212,7 +227,7 @@ _NUMERIC = COMPARISONS[:4]
 
 def _sample_x(d: Draw) -> Array:
     x = np.round(d.array((d.int(1, 4), d.int(1, 9))) * 2) / 2
-    return np.where(d.array(x.shape, "f32", 0, 9) > 8.5, np.float32(np.nan), x).astype(np.float32)
+    return np.where(d.array(x.shape, "f32", 0, 9) > 8.5, np.nan, x).astype(d.choice(["f4", "f4", "f8"]))
 
 
 def _sample_regressor(d: Draw) -> Case:
@@ -233,7 +248,7 @@ def import_tree_regressor(n: Import) -> None:
         raise n.error(f"{targets} targets by {aggregate} are not known")
     base = _floats(n, "base_values")
     scores = _with_base(n, _scores(n, _numbered(n, "target"), targets, aggregate), base)
-    n.bind(0, regressed(n, scores, n.attr("post_transform", "NONE")))
+    n.bind(0, regressed(n, _single(n, scores), n.attr("post_transform", "NONE")))
 
 
 @onnx_op("TreeEnsemble", domain=DOMAIN, without_effect=("nodes_hitrates",))
@@ -243,6 +258,8 @@ def import_tree_ensemble(n: Import) -> None:
     if not 0 <= aggregate < len(_AGGREGATES) or not 0 <= transform < len(TRANSFORMS) or targets < 1:
         raise n.error(f"aggregate_function {aggregate} or post_transform {transform} is not known")
     scores = _scores(n, _joined(n), targets, _AGGREGATES[aggregate])
+    if scores.dtype == F64 and TRANSFORMS[transform] != "NONE":
+        raise n.error(f"post_transform {TRANSFORMS[transform]} of double precision is not supported")
     n.bind(0, regressed(n, scores, TRANSFORMS[transform]))
 
 
@@ -290,7 +307,7 @@ def import_tree_classifier(n: Import) -> None:
     best = n.inner(ArgReduce("max", 1), [chosen], "best")
     emit_labels(n, n.reshape(best, (scores.shape[0],), "place"), names)
     if len(n.outputs) > 1:
-        n.bind(1, post_transformed(n, scores, transform))
+        n.bind(1, post_transformed(n, _single(n, scores), transform))
 
 
 def _always(forest: Forest, ids: set[int]) -> bool:
@@ -331,14 +348,14 @@ def _binary(
         raise n.error(f"{base.size} base values for two classes by scores of class {owner} are not supported")
     leaves = [tuple((0, w) for _, w in node) if isinstance(node, tuple) else node for node in forest.nodes]
     score = _with_base(n, _scores(n, Forest(leaves, forest.roots), 1, "SUM"), base)
-    s = ex.var(0, F32)
-    above = ex.apply("gt", s, ex.num(0.5 if positive else 0.0))
+    above = ex.apply("gt", ex.var(0, score.dtype), ex.num(0.5 if positive else 0.0, score.dtype))
     chosen = ex.convert(above, I64)
     emit_labels(n, n.reshape(n.map(chosen, [score], "above"), (score.shape[0],), "place"), labels)
     if len(n.outputs) < 2:
         return
+    score = _single(n, score)
     if owner == 1:
-        both = pair(n, ex.num(0.0), s, score)
+        both = pair(n, ex.num(0.0), ex.var(0, F32), score)
         n.bind(1, post_transformed(n, both, transform))
     else:
         n.bind(1, scores_of_one(n, score, transform, positive))

@@ -13,6 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 from mccompile.check.check import check
 from mccompile.driver import Options, finish, import_graph
 from mccompile.ir.errors import CompileError
+from mccompile.ops.forest import COMPARISONS
 from mccompile.report.support import Status, support_of
 from tests.ops.test_contrib import evaluated, floats
 
@@ -39,6 +40,58 @@ def test_trees_with_sets(tmp_path: Path) -> None:
     np.testing.assert_array_equal(got, [[17, 0], [16, 2], [4, 8], [1, 8], [20, 0]])
     session = ort.InferenceSession(str(tmp_path / "m.onnx"), providers=["CPUExecutionProvider"])
     np.testing.assert_array_equal(got, session.run(None, {"x0": x})[0])
+
+
+TENTHS = np.array([[0.1], [np.nextafter(0.1, 1)], [np.float32(0.1)], [-0.1], [np.nan]])
+"""The float nearest to a tenth is more than the double."""
+
+
+def _doubles(given: str, ids: list[int], mode: str = "BRANCH_LEQ") -> dict[str, Any]:
+    """x0 <= 0.1, and leaves of numbers that f32 does not hold."""
+    tree = _stump(ids, [])
+    del tree["nodes_values"], tree["class_weights"]
+    named = {name.replace("class_", f"{given}_"): value for name, value in tree.items()}
+    weights = np.arange(1, len(ids) + 1) * 0.1
+    return named | {
+        "nodes_modes": [mode, "LEAF", "LEAF"],
+        "nodes_values_as_tensor": numpy_helper.from_array(np.array([0.1, 0, 0]), "values"),
+        f"{given}_weights_as_tensor": numpy_helper.from_array(weights, "weights"),
+        "base_values_as_tensor": numpy_helper.from_array(np.full(max(ids) + 1, 0.7), "base"),
+    }
+
+
+def _in_c(tmp_path: Path, op: str, x: np.ndarray[Any, Any], version: int, **attrs: Any) -> None:
+    _as_onnxruntime(tmp_path, op, x, version=version, **attrs)
+    for target in ("generic", "native"):
+        assert check(tmp_path / "m.onnx", Options(target=target), inputs={"x0": x}).ok
+
+
+@pytest.mark.parametrize("mode", COMPARISONS[:6])
+def test_doubles_are_compared_as_doubles(mode: str, tmp_path: Path) -> None:
+    _in_c(tmp_path, "TreeEnsembleRegressor", TENTHS, 3, **_doubles("target", [0, 0], mode), n_targets=1)
+
+
+def test_labels_by_scores_of_double_precision(tmp_path: Path) -> None:
+    for ids in ([0, 1, 2, 0, 1, 2], [1, 1]):
+        tree = _doubles("class", ids) | {"classlabels_int64s": [5, 7, 9][: max(ids) + 1]}
+        if ids == [1, 1]:
+            del tree["base_values_as_tensor"]
+        _in_c(tmp_path, "TreeEnsembleClassifier", TENTHS, 3, outputs=2, **tree)
+
+
+def test_trees_with_sets_of_doubles(tmp_path: Path) -> None:
+    tensor = numpy_helper.from_array
+    wide = {
+        "nodes_splits": tensor(np.array([0.1, 0, 2]), "splits"),
+        "leaf_weights": tensor(np.arange(5) * 0.1, "weights"),
+        "membership_values": tensor(np.array([1 / 3, 3, np.nan]), "members"),
+    }
+    x = np.array([[0.1, 1 / 3], [0.1, np.float32(1 / 3)], [np.float32(0.1), 3], [0, 3], [np.nan, np.nan]])
+    _in_c(tmp_path, "TreeEnsemble", x, 5, **_ensemble(**wide))
+    with pytest.raises(CompileError, match="nodes_splits of double precision for rows of f32"):
+        evaluated(tmp_path, "TreeEnsemble", [x.astype(np.float32)], domain=ML, version=5, **_ensemble(**wide))
+    with pytest.raises(CompileError, match="LOGISTIC of double precision"):
+        evaluated(tmp_path, "TreeEnsemble", [x], domain=ML, version=5, **_ensemble(**wide), post_transform=2)
 
 
 def test_of_two_classes_with_scores_the_larger_counts(tmp_path: Path) -> None:

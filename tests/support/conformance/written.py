@@ -93,5 +93,5 @@ def _reason(why: str) -> str:
     text = re.sub(r"^(\S+\.onnx: )?(node -?\d+ '[^']*'( \w+\(.*?\))?: )?", "", text)
     text = re.sub(r"'[^']*'|%\S+", "…", text)
     text = re.sub(r"\[[\d, ]*\]", "[…]", text)
-    text = re.sub(r": \d+ nodes, first node .*", "", text)
+    text = re.sub(r": \d+ nodes, (?:first )?node .*", "", text)
     return text.replace("|", "/")[:110]
