@@ -12,8 +12,9 @@ from mccompile.ops.concat import Concat
 from mccompile.ops.expand import Expand
 from mccompile.ops.map import Map
 from mccompile.ops.reduce import Reduce
-from mccompile.passes.clean.fold_constants import MAX_GROWTH_BYTES
+from mccompile.passes.clean.fold_constants import DEAR_GROWTH_BYTES, MAX_GROWTH_BYTES
 from mccompile.passes.manager import run_passes
+from mccompile.targets.target import resolve
 
 X, Y = ex.var(0, F32), ex.var(1, F32)
 
@@ -23,11 +24,11 @@ def _bytes(graph: Graph) -> int:
     return sum(v.type.nbytes for v in graph.constants)
 
 
-def _fold(graph: Graph) -> tuple[int, int, int]:
+def _fold(graph: Graph, target: str = "generic") -> tuple[int, int, int]:
     """Changes, and the bytes of the constants before and after; what the graph means stays."""
     inputs = {"x": np.float32([1.5])}
     before, size = graph.evaluate(inputs), _bytes(graph)
-    (record,) = run_passes(graph, ["fold-constants"])
+    (record,) = run_passes(graph, ["fold-constants"], target=resolve(target))
     graph.verify()
     for name, value in graph.evaluate(inputs).items():
         np.testing.assert_allclose(value, before[name], rtol=1e-6)
@@ -135,3 +136,40 @@ def test_random_constant_graphs_stay_within_the_limit(seed: int) -> None:
     changes, before, after = _fold(graph)
     assert after - before <= MAX_GROWTH_BYTES
     assert changes
+
+
+def _sines(rows: int) -> Graph:
+    """sin(a[rows, 1] + b[1024]) of constants, in two nodes, of which each result has 4 KB a row."""
+    graph, x = _graph()
+    a = graph.constant("a", np.arange(rows, dtype=np.float32).reshape(rows, 1))
+    b = graph.constant("b", np.linspace(0, 1, 1024, dtype=np.float32))
+    (t,) = graph.emit(Map(ex.apply("add", X, Y)), [a, b], ["t"])
+    (sines,) = graph.emit(Map(ex.apply("sin", X)), [t], ["sines"])
+    _end(graph, x, graph.emit(Map(ex.apply("mul", X, Y)), [sines, x], ["y"]))
+    return graph
+
+
+def test_what_is_dear_to_compute_is_folded_where_there_is_memory() -> None:
+    """And what it is computed of, which nothing reads then."""
+    changes, before, after = _fold(_sines(512), "x86-64-v3")
+    assert changes == 2
+    assert MAX_GROWTH_BYTES < after - before <= 512 * 4096
+    assert _fold(_sines(512))[0] == 0
+
+
+def test_what_is_dear_to_compute_has_a_limit_too() -> None:
+    rows = DEAR_GROWTH_BYTES // 4096 + 64
+    assert _fold(_sines(rows), "x86-64-v3")[0] == 0
+
+
+def test_what_is_cheap_beside_what_is_dear_has_the_limit_of_others() -> None:
+    graph, x = _graph()
+    a = graph.constant("a", np.ones((512, 1), np.float32))
+    b = graph.constant("b", np.ones(1024, np.float32))
+    (t,) = graph.emit(Map(ex.apply("add", X, Y)), [a, b], ["t"])
+    (sines,) = graph.emit(Map(ex.apply("sin", X)), [a], ["sines"])
+    (y,) = graph.emit(Map(ex.apply("mul", X, Y)), [t, x], ["y"])
+    (z,) = graph.emit(Map(ex.apply("mul", X, Y)), [sines, x], ["z"])
+    _end(graph, x, [y, z])
+    changes, before, after = _fold(graph, "x86-64-v3")
+    assert (changes, after) == (1, before + 512 * 4)

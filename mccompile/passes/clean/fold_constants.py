@@ -3,29 +3,39 @@
 Worked example: w[2, 1920, 640] has the weights of both directions of a cell, and two slices of it are all that is
 read. The first one alone would be 1.2 MB beside w, but both together take the place of w, which nothing reads then:
 the blob grows by nothing. So either both are computed or neither is.
+
+What is dear to compute may make more of it, where there is memory to spare: of t = a[640, 1] + b[455] and y = sin(t),
+1.2 MB, a run would compute 291,200 sines, so that t is a constant for y, which then takes its place.
 """
 
 from __future__ import annotations
 
 from collections.abc import Set
+from functools import cached_property
 
 import numpy as np
 
+from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.limits import exceeds, to_raise
+from mccompile.ir.op import Kind
+from mccompile.ir.scalar import FUNCTIONS
 from mccompile.passes.manager import Remarks
+from mccompile.targets.target import Target
 
 MAX_GROWTH_BYTES = 1 << 20
 """The constants of a graph may take this much more room after folding than before."""
+DEAR_GROWTH_BYTES = 32 << 20
+"""Likewise for what is dear to compute, on targets with memory to spare: reading so much takes some milliseconds."""
 
 
-def run(graph: Graph, remarks: Remarks) -> int:
+def run(graph: Graph, remarks: Remarks, target: Target) -> int:
     """Compute nodes whose operands are all constants, unless the constants would take much more room then.
 
     Exact but for functions of the C library, whose last bit numpy may round another way.
     """
     outputs = set(graph.outputs)
-    room = _Room(graph, outputs)
+    room = _Room(graph, outputs, target.spare_memory)
     kept: list[Node] = []
     for node in graph.nodes:
         if not _is_constant(node, graph):
@@ -68,11 +78,33 @@ def is_dequantised(node: Node) -> bool:
     return node.op.elementwise is not None and y.dtype.is_float and y.type.count > 1 and whole
 
 
+def _is_dear(node: Node) -> bool:
+    """Whether a node has more to compute than reading its results takes: functions of the C library, products."""
+    bodies = (*node.pre.values(), *node.post.values(), node.op.elementwise)
+    functions = set().union(*(ex.functions(body) for body in bodies if body is not None))
+    return node.op.kind is Kind.COMPLEX or any(FUNCTIONS[fn].ulp for fn in functions)
+
+
+def _dear(graph: Graph, outputs: Set[Value]) -> set[Node]:
+    """Nodes that are dear, and those that are there for them, of what depends on constants alone."""
+    known, found = set(graph.constants), list[Node]()
+    for node in graph.nodes:
+        if node.inputs and not node.varies and known.issuperset(node.inputs) and not _obstacle(node, outputs):
+            found.append(node)
+            known.update(node.results)
+    dear, read = set[Node](), set[Value]()
+    for node in reversed(found):
+        if _is_dear(node) or not read.isdisjoint(node.results):
+            dear.add(node)
+            read.update(node.inputs)
+    return dear
+
+
 class _Room:
     """What constants take more than before: results, less the operands that nothing reads any more then."""
 
-    def __init__(self, graph: Graph, outputs: Set[Value]) -> None:
-        self._graph, self._outputs = graph, outputs
+    def __init__(self, graph: Graph, outputs: Set[Value], spare: bool) -> None:
+        self._graph, self._outputs, self._spare = graph, outputs, spare
         self._users = graph.users()
         self._left = {v: len(nodes) for v, nodes in self._users.items()}
         self._grown = 0
@@ -86,6 +118,8 @@ class _Room:
         grown = self._grown + self._growth(node)
         if node in self._granted or grown <= MAX_GROWTH_BYTES or any(map(self._grant, node.inputs)):
             return ""
+        if grown <= DEAR_GROWTH_BYTES and node in self._dear:
+            return ""
         return f"the blob would grow by {grown} bytes"
 
     def take(self, node: Node) -> None:
@@ -94,6 +128,11 @@ class _Room:
             self._grown += self._growth(node)
         for v in set(node.inputs):
             self._left[v] -= 1
+
+    @cached_property
+    def _dear(self) -> Set[Node]:
+        """Nodes that may make the constants grow by more."""
+        return _dear(self._graph, self._outputs) if self._spare else set()
 
     def _growth(self, node: Node) -> int:
         freed = [v for v in set(node.inputs) if self._left[v] == 1 and v not in self._outputs]
