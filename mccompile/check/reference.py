@@ -50,8 +50,8 @@ WRONG_OPTIMISERS = ["Pad_Fusion"]
 """It makes padding of MaxPool, which counts as minus infinity, of zeros: no noise, but another network."""
 
 UNROUNDED = (
-    "DynamicQuantizeLSTM of onnxruntime rounds what it multiplies with the weights to 8 bits: LSTM with the same "
-    "weights is the reference instead"
+    "DynamicQuantizeLSTM of onnxruntime rounds the state of each step to 8 bits: LSTM with the same weights, which "
+    "reads the same rounded input, is the reference instead"
 )
 """The note where cells of a model became others: the weights say which real numbers are right, and no rule says how
 far a state may be from these that is rounded at every step."""

@@ -1,9 +1,11 @@
-"""Recurrent cells that round their operands as they run, as cells of floats with the same weights.
+"""Recurrent cells that round their states as they run, as cells of floats with the same weights.
 
 onnxruntime's DynamicQuantizeLSTM rounds x, and the state of each step, to 8 bits between their extremes. Weights of
--127 to 127 with the scale 0.01 are real numbers, though, and what the network says is a sum of these::
+-127 to 127 with the scale 0.01 are real numbers, though, and what the network says of a state is a sum of these::
 
-    DynamicQuantizeLSTM(x, W [d, input, 4 hidden] of i8, ..)  ->  LSTM(x, (W - zero) * scale [d, 4 hidden, input], ..)
+    DynamicQuantizeLSTM(x, W [d, input, 4 hidden] of i8, ..)
+        ->  q, s, z = DynamicQuantizeLinear(x)
+            LSTM(DequantizeLinear(q, s, z), (W - zero) * scale [d, 4 hidden, input], ..)
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from mccompile.ir.names import Names
-from mccompile.onnxio.nested import all_graphs, all_nodes, value_names
+from mccompile.onnxio.nested import all_graphs, value_names
 from mccompile.onnxio.write import serialize
 
 _WEIGHTS = ((1, 8, 9), (2, 10, 11))
@@ -33,7 +35,14 @@ def unrounded_recurrence(model: bytes) -> bytes | None:
     proto = onnx.ModelProto.FromString(model)
     constants = {t.name: t for graph in all_graphs(proto.graph) for t in graph.initializer}
     names = Names(value_names(proto.graph))
-    changes = sum(_replace(node, proto.graph, constants, names) for node in all_nodes(proto.graph))
+    changes = 0
+    for graph in all_graphs(proto.graph):
+        for node in list(graph.node):
+            if _replace(node, proto.graph, constants, names):
+                at = next(i for i, other in enumerate(graph.node) if other is node)
+                for made in reversed(_rounded(node, names)):
+                    graph.node.insert(at, made)
+                changes += 1
     if changes and not any(o.domain in ("", "ai.onnx") for o in proto.opset_import):
         proto.opset_import.append(helper.make_opsetid("", 17))
     return serialize(proto) if changes else None
@@ -59,3 +68,14 @@ def _replace(
     node.input.extend(given[:_INPUTS])
     node.op_type, node.domain = "LSTM", ""
     return True
+
+
+def _rounded(cell: onnx.NodeProto, names: Names) -> list[onnx.NodeProto]:
+    """The nodes that round x to 8 bits; the cell reads what they make."""
+    x = cell.input[0]
+    parts = [names.fresh(f"{x}.{part}") for part in ("bytes", "byte_scale", "byte_zero")]
+    cell.input[0] = names.fresh(f"{x}.rounded")
+    return [
+        helper.make_node("DynamicQuantizeLinear", [x], parts),
+        helper.make_node("DequantizeLinear", parts, [cell.input[0]]),
+    ]

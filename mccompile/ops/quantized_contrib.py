@@ -12,14 +12,15 @@ from __future__ import annotations
 import numpy as np
 
 from mccompile.ir import expr as ex
+from mccompile.ir.scalar import Array
 from mccompile.ir.types import F32
 from mccompile.onnxio import OnnxNode
-from mccompile.onnxio.model import AttrValue
 from mccompile.ops.expansion import CONTRIB
 from mccompile.ops.frontend import Import
 from mccompile.ops.matmul_quantised import MatMulQuantised
 from mccompile.ops.quantize import draw_scale
 from mccompile.ops.quantized import Quantised
+from mccompile.ops.recurrent_family import MULTIPLIED
 from mccompile.ops.registry import FrontEnd
 from mccompile.ops.sampling import Case, Draw
 
@@ -231,29 +232,54 @@ _LSTM = ("activation_alpha", "activation_beta", "activations", "clip", "directio
 
 
 def _lstm(n: Import) -> None:
-    """DynamicQuantizeLSTM: LSTM of the dequantised weights W [directions, input, 4 hidden] and R alike.
+    """DynamicQuantizeLSTM: LSTM by quantised W [directions, input, 4 hidden] and R alike.
 
-    onnxruntime rounds x and the state of each step to 8 bits by their extremes; here they stay floats.
+    x is rounded to 8 bits between its extremes, as onnxruntime does. So is the state of each step there, which here
+    stays a float.
     """
     e = Contrib(n)
-    reals = []
-    for i, (at, suffix) in enumerate(((8, "weights"), (10, "recurrence"))):  # those of a column are rows to LSTM
-        w = n.const(1 + i, suffix)
-        scale, zero = n.const(at, "scales"), n.const(at + 1, "zero points")
-        if w.ndim != 3 or any(a.shape not in (w.shape[:1], (w.shape[0], w.shape[2])) for a in (scale, zero)):
-            raise n.error(f"scales or zero points of {n.input(1 + i).type} are neither of directions nor of columns")
-        rows = (w.shape[0], w.shape[2], 1)
-        scale, zero = (np.broadcast_to(a.reshape(w.shape[0], -1, 1), rows).copy() for a in (scale, zero))
-        turned = np.ascontiguousarray(w.swapaxes(1, 2))
-        parts = [e.constant(a, f"{suffix}.{s}") for a, s in ((turned, "rows"), (scale, "scale"), (zero, "zero"))]
-        block: dict[str, AttrValue] = {"axis": 2, "block_size": w.shape[1]}
-        reals.append(e.add("DequantizeLinear", parts, suffix, **block))
-    inputs = [e.name(0), *reals, *(e.name(i) for i in range(3, 8))]
+    w, r = (_Matrices(n, i, at) for i, at in ((1, 8), (2, 10)))
+    x, *of_x = e.quantized_dynamically(e.name(0))
+    products = []
+    for d, (whole, scale, zero) in enumerate(w.directions()):
+        parts = [x, e.constant(whole, f"weights{d}"), of_x[1], e.constant(zero, f"weights_zero{d}")]
+        real = e.cast(e.add("MatMulInteger", parts, f"sums{d}"), "f32", f"real{d}")
+        factor = e.add("Mul", [of_x[0], e.constant(scale, f"weights_scale{d}")], f"factor{d}")
+        scaled = e.add("Mul", [real, factor], f"scaled{d}")
+        products.append(e.reshaped(scaled, (1, -1, whole.shape[1]), f"product{d}"))
+    joined = e.add("Concat", products, "products", axis=0) if len(products) > 1 else products[0]
+    inputs = [e.name(0), joined, r.dequantised(e, "recurrence"), *(e.name(i) for i in range(3, 8))]
     while not inputs[-1]:
         inputs.pop()
-    attrs = e.given(*_LSTM)
+    attrs = {**e.given(*_LSTM), MULTIPLIED: 1}
     e.nodes.append(OnnxNode("LSTM", tuple(inputs), n.node.outputs, "", n.node.name, attrs, n.node.index))
     e.finish()
+
+
+class _Matrices:
+    """Bytes [directions, K, N], input ``i``, with scales, input ``at``, and zero points, the next one: of directions,
+    or of columns."""
+
+    def __init__(self, n: Import, i: int, at: int) -> None:
+        self.bytes = n.const(i, "weights")
+        self.scale, self.zero = n.const(at, "scales"), n.const(at + 1, "zero points")
+        shape = self.bytes.shape
+        if len(shape) != 3 or any(a.shape not in (shape[:1], shape[::2]) for a in (self.scale, self.zero)):
+            raise n.error(f"scales or zero points of {n.input(i).type} are neither of directions nor of columns")
+
+    def directions(self) -> list[tuple[Array, Array, Array]]:
+        """The bytes [K, N], scales and zero points of each."""
+        return list(zip(self.bytes, map(np.asarray, self.scale), map(np.asarray, self.zero), strict=True))
+
+    def dequantised(self, e: Contrib, suffix: str) -> str:
+        """[directions, N, K]: columns are rows to LSTM."""
+        many, depth, width = self.bytes.shape
+        turned = np.ascontiguousarray(self.bytes.swapaxes(1, 2))
+        scale, zero = (
+            np.broadcast_to(a.reshape(many, -1, 1), (many, width, 1)).copy() for a in (self.scale, self.zero)
+        )
+        parts = [e.constant(a, f"{suffix}.{s}") for a, s in ((turned, "rows"), (scale, "scale"), (zero, "zero"))]
+        return e.add("DequantizeLinear", parts, suffix, axis=2, block_size=depth)
 
 
 def _sample_dynamic(d: Draw) -> Case:

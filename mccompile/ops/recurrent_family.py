@@ -23,6 +23,10 @@ from mccompile.ops.slice import Slice
 TOLERANCE = {"f32": 3e-6, "f16": 8e-3}
 """Errors of single steps feed back; onnxruntime's own sigmoid and tanh are rational approximations."""
 
+MULTIPLIED = "__multiplied"
+"""An attribute for front ends of other operators: input 1 has no weights, but the products of the input by these,
+[directions, T * B, G*H]."""
+
 _DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
 
 
@@ -36,6 +40,7 @@ class _Node:
     functions: tuple[Function, ...]  # per direction, those of one after those of the other
     outputs: tuple[str, ...]
     hidden: int
+    multiplied: bool
 
     def function(self, direction: int, index: int, clipped: bool = True) -> ex.Expr:
         """An activation of a direction as an expression over x0, its argument clipped if the node says so."""
@@ -77,6 +82,12 @@ class _Node:
         """x W^T + bias for all steps at once, in the type that it is computed in: [T, B, G*H]."""
         n, x = self.n, self.n.input(0)
         steps, batch, depth = x.shape
+        if self.multiplied:
+            given = self.part(1, direction, "product")
+            assert given is not None
+            body = ex.apply("add", ex.var(0, x.dtype), ex.var(1, x.dtype))
+            based = given if bias is None else n.map(body, [given, bias], f"based{direction}")
+            return n.reshape(based, (steps, batch, self.gates * self.hidden), f"gates{direction}")
         w = self.weights(1, direction, "w")
         if w.shape[1] != depth:
             raise n.error(f"input 1 has weights for {w.shape[1]} features, but the input has {depth}")
@@ -148,7 +159,7 @@ def _read(n: Import, gates: int, defaults: tuple[str, ...]) -> _Node:
     except ValueError as e:
         raise n.error(str(e)) from e
     outputs = tuple(name for name, used in zip("yhc", n.node.outputs, strict=False) if used)
-    return _Node(n, gates, _DIRECTIONS[direction], tuple(functions), outputs, hidden)
+    return _Node(n, gates, _DIRECTIONS[direction], tuple(functions), outputs, hidden, bool(n.attr(MULTIPLIED, 0)))
 
 
 def _sum(n: Import, biases: tuple[Value, Value] | None, suffix: str) -> Value | None:

@@ -319,7 +319,7 @@ def _nearly(step: Step, values: Arrays, noise: Noise) -> Arrays:
 
 
 def _rounds_operand(step: Step) -> bool:
-    """Whether onnxruntime rounds what it multiplies to 8 bits, which we do not."""
+    """Whether onnxruntime rounds what it multiplies to 8 bits, which we do not, or not always."""
     return step.op_type == "DynamicQuantizeLSTM" or step.attrs.get("accuracy_level", 0) == 4
 
 
