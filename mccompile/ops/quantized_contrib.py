@@ -239,6 +239,8 @@ def _lstm(n: Import) -> None:
     """
     e = Contrib(n)
     w, r = (_Matrices(n, i, at) for i, at in ((1, 8), (2, 10)))
+    if w.bytes.shape[::2] != r.bytes.shape[::2]:
+        raise n.error(f"weights {n.input(1).type} and {n.input(2).type} are not of as many directions and columns")
     x, *of_x = e.quantized_dynamically(e.name(0))
     products = []
     for d, (whole, scale, zero) in enumerate(w.directions()):

@@ -15,6 +15,7 @@ import mccompile
 from mccompile import driver
 from mccompile.check.check import check
 from mccompile.driver import Options
+from mccompile.ir.errors import CompileError
 from mccompile.run.network import Network
 from tests.support.targets import needs_target
 
@@ -169,3 +170,11 @@ def test_what_cells_read_is_rounded_as_onnxruntime_does(byte: type, target: str,
     mccompile.compile(path, tmp_path / "out", target=target, name="net")
     (want,) = ort.InferenceSession(str(path), providers=["CPUExecutionProvider"]).run(None, given)
     np.testing.assert_allclose(Network(tmp_path / "out").run(given)["y"], want, rtol=0, atol=2e-6)
+
+
+@pytest.mark.parametrize("shape", [(2, 16, 124), (1, 16, 128)])
+def test_weights_of_other_columns_or_directions_are_refused(shape: tuple[int, ...], tmp_path: Path) -> None:
+    arrays = {"w": np.ones(shape, np.int8), "r": np.ones((2, 32, 128), np.int8)}
+    arrays |= {"s": np.ones(2, np.float32), "z": np.zeros(2, np.int8)}
+    with pytest.raises(CompileError, match="directions"):
+        driver.compile_files(_dynamically(tmp_path, arrays, 4, 1), Options())
