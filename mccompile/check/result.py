@@ -48,6 +48,8 @@ class Run:
         lines += [f"  {'ok  ' if c.ok else word} {c.name} {c.type}: {c.text()}" for c in shown]
         if self.moved:
             lines.append(f"  {self.moved} rows stand in another order: their scores are equal but for noise")
+        if any(c.nans for c in good) and any(c.got != c.got for c in bad):
+            lines.append("  the reference makes NaN of these inputs too, and numbers of that: give others (--inputs)")
         left = len(self.comparisons) - len(shown)
         return lines + ([f"  and {left} more, {max(len(bad) - len(shown), 0)} of them wrong"] if left else [])
 

@@ -213,3 +213,20 @@ def test_real_models_agree_with_stored_outputs_and_by_layer(name: str) -> None:
     assert result.trace is not None
     assert len(result.trace.layers) >= 4
     assert not result.trace.skipped
+
+
+def test_inputs_that_nan_is_made_of_are_named(tmp_path: Path) -> None:
+    """A GRU of onnxruntime makes numbers of NaN, ours hands it on."""
+    pytest.importorskip("onnxruntime")
+    nodes = [
+        helper.make_node("Sqrt", ["x"], ["s"]),
+        helper.make_node("GRU", ["s", "w", "w", "b"], ["", "h"], hidden_size=4, linear_before_reset=1),
+    ]
+    x = {"x": np.full((2, 1, 4), -1, np.float32)}
+    path = save(
+        tmp_path / "m.onnx", nodes, {"x": (F32, [2, 1, 4])}, {"s": (F32, [2, 1, 4]), "h": (F32, [1, 1, 4])},
+        {"w": np.full((1, 12, 4), 0.1, np.float32), "b": np.zeros((1, 24), np.float32)},
+    )  # fmt: skip
+    result = check(path, Options(), inputs=x)
+    assert not result.ok
+    assert any("give others (--inputs)" in line for line in result.lines())
