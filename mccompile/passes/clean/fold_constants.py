@@ -10,7 +10,7 @@ What is dear to compute may make more of it, where there is memory to spare: of 
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Container, Set
 from functools import cached_property
 
 import numpy as np
@@ -38,7 +38,7 @@ def run(graph: Graph, remarks: Remarks, target: Target) -> int:
     room = _Room(graph, outputs, target.spare_memory)
     kept: list[Node] = []
     for node in graph.nodes:
-        if not _is_constant(node, graph):
+        if not _is_constant(node, graph.constants):
             kept.append(node)
         elif reason := _obstacle(node, outputs) or room.obstacle(node):
             remarks.miss(f"folded {node.where}", reason)
@@ -54,9 +54,9 @@ def run(graph: Graph, remarks: Remarks, target: Target) -> int:
     return changes
 
 
-def _is_constant(node: Node, graph: Graph) -> bool:
+def _is_constant(node: Node, known: Container[Value]) -> bool:
     """Whether a node depends on constants alone, as far as these are known."""
-    return bool(node.inputs) and not node.varies and all(v in graph.constants for v in node.inputs)
+    return bool(node.inputs) and not node.varies and all(v in known for v in node.inputs)
 
 
 def _obstacle(node: Node, outputs: Set[Value]) -> str:
@@ -89,7 +89,7 @@ def _dear(graph: Graph, outputs: Set[Value]) -> set[Node]:
     """Nodes that are dear, and those that are there for them, of what depends on constants alone."""
     known, found = set(graph.constants), list[Node]()
     for node in graph.nodes:
-        if node.inputs and not node.varies and known.issuperset(node.inputs) and not _obstacle(node, outputs):
+        if _is_constant(node, known) and not _obstacle(node, outputs):
             found.append(node)
             known.update(node.results)
     dear, read = set[Node](), set[Value]()
@@ -147,7 +147,7 @@ class _Room:
             return False
         nodes = [n for n in self._users[operand] if any(r not in self._graph.constants for r in n.results)]
         grown = self._grown + sum(map(self._results, nodes)) - operand.type.nbytes
-        alike = all(_is_constant(n, self._graph) and not _obstacle(n, self._outputs) for n in nodes)
+        alike = all(_is_constant(n, self._graph.constants) and not _obstacle(n, self._outputs) for n in nodes)
         if not alike or grown > MAX_GROWTH_BYTES or not self._granted.isdisjoint(nodes):
             self._kept.add(operand)
             return False
