@@ -17,9 +17,8 @@ from typing import Any
 import numpy as np
 
 from mccompile.check.branches import Computed, computed
-from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node, Value, typed
-from mccompile.ir.scalar import FUNCTIONS
+from mccompile.passes.rewrite.bodies import calls_library
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -62,7 +61,7 @@ def _nudged(
         _hand_on(step, values)
         if step.taken is not None:
             continue
-        of_library = _calls_library(node)
+        of_library = calls_library(node)
         summed = node.operands if _adds_up(node) else node.inputs if of_library else ()
         changed = _changed(summed, values, rng, nudge)
         read = (*node.inputs, *(v for v in step.graph.counts.values() if v in values))
@@ -93,12 +92,6 @@ def _hand_on(step: Computed, values: dict[Value, Array]) -> None:
 def _adds_up(node: Node) -> bool:
     """Whether a node may add numbers up. Those of a loop's body stay as they are."""
     return node.op.elementwise is None and not node.op.hands_on and not node.regions
-
-
-def _calls_library(node: Node) -> bool:
-    """Whether an expression of a node has a function of the C library."""
-    bodies = (node.op.elementwise, *node.pre.values(), *node.post.values())
-    return any(FUNCTIONS[name].ulp for body in bodies if body is not None for name in ex.functions(body))
 
 
 def _changed(

@@ -37,10 +37,9 @@ def unrounded_recurrence(model: bytes) -> bytes | None:
     names = Names(value_names(proto.graph))
     changes = 0
     for graph in all_graphs(proto.graph):
-        for node in list(graph.node):
-            if _replace(node, proto.graph, constants, names):
-                at = next(i for i, other in enumerate(graph.node) if other is node)
-                for made in reversed(_rounded(node, names)):
+        for at in reversed(range(len(graph.node))):  # nodes are inserted in front
+            if _replace(graph.node[at], proto.graph, constants, names):
+                for made in reversed(_rounded(graph.node[at], names)):
                     graph.node.insert(at, made)
                 changes += 1
     if changes and not any(o.domain in ("", "ai.onnx") for o in proto.opset_import):

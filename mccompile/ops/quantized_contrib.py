@@ -37,16 +37,19 @@ class Contrib(Quantised):
         )
         return names
 
+    def factors(self, product: list[str], scales: tuple[str, str], suffix: str = "") -> list[str]:
+        """MatMulInteger of a, b and their zero points, as floats, and the scale of that."""
+        sums = self.add("MatMulInteger", product, f"sums{suffix}")
+        scale = self.add("Mul", list(scales), f"factor{suffix}")
+        return [self.cast(sums, "f32", f"real{suffix}"), scale]
+
     def scaled_product(self, product: list[str], scales: tuple[str, str], bias: str) -> None:
         """The result: MatMulInteger of a, b and their zero points, as floats, plus a bias that may be absent ("")."""
-        sums = self.add("MatMulInteger", product, "sums")
-        factor = self.add("Mul", list(scales), "factor")
-        out = self.n.node.outputs[0]
-        real = self.cast(sums, "f32", "real")
+        factors, out = self.factors(product, scales), self.n.node.outputs[0]
         if bias:
-            self.last("Add", [self.add("Mul", [real, factor], "scaled"), bias], out)
+            self.last("Add", [self.add("Mul", factors, "scaled"), bias], out)
         else:
-            self.last("Mul", [real, factor], out)
+            self.last("Mul", factors, out)
         self.finish()
 
 
@@ -241,14 +244,12 @@ def _lstm(n: Import) -> None:
     w, r = (_Matrices(n, i, at) for i, at in ((1, 8), (2, 10)))
     if w.bytes.shape[::2] != r.bytes.shape[::2]:
         raise n.error(f"weights {n.input(1).type} and {n.input(2).type} are not of as many directions and columns")
-    x, *of_x = e.quantized_dynamically(e.name(0))
+    q, q_scale, q_zero = e.quantized_dynamically(e.name(0))
     products = []
     for d, (whole, scale, zero) in enumerate(w.directions()):
-        parts = [x, e.constant(whole, f"weights{d}"), of_x[1], e.constant(zero, f"weights_zero{d}")]
-        real = e.cast(e.add("MatMulInteger", parts, f"sums{d}"), "f32", f"real{d}")
-        factor = e.add("Mul", [of_x[0], e.constant(scale, f"weights_scale{d}")], f"factor{d}")
-        scaled = e.add("Mul", [real, factor], f"scaled{d}")
-        products.append(e.reshaped(scaled, (1, -1, whole.shape[1]), f"product{d}"))
+        parts = [q, e.constant(whole, f"weights{d}"), q_zero, e.constant(zero, f"weights_zero{d}")]
+        factors = e.factors(parts, (q_scale, e.constant(scale, f"weights_scale{d}")), str(d))
+        products.append(e.reshaped(e.add("Mul", factors, f"scaled{d}"), (1, -1, whole.shape[1]), f"product{d}"))
     joined = e.add("Concat", products, "products", axis=0) if len(products) > 1 else products[0]
     inputs = [e.name(0), joined, r.dequantised(e, "recurrence"), *(e.name(i) for i in range(3, 8))]
     while not inputs[-1]:

@@ -51,7 +51,7 @@ def test_rounded_before_the_sum(dtype: str, target: str, compiler: str, optimise
 
 @pytest.mark.parametrize("dtype", TYPES)
 def test_gcc_makes_vectors_of_rounded_products(dtype: str, tmp_path: Path) -> None:
-    flags = resolve("x86-64-v3").c_flags
+    flags = resolve(needs_target("x86-64-v3")).c_flags
     CaseLibrary(tmp_path, [tenths(DTYPES[dtype], "x86-64-v3")], flags).build()
     command = [needs_tool("gcc"), *flags, "-fopt-info-vec", "-c", "cases.c"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)

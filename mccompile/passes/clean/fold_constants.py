@@ -15,12 +15,11 @@ from functools import cached_property
 
 import numpy as np
 
-from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.limits import exceeds, to_raise
 from mccompile.ir.op import Kind
-from mccompile.ir.scalar import FUNCTIONS
 from mccompile.passes.manager import Remarks
+from mccompile.passes.rewrite.bodies import calls_library
 from mccompile.targets.target import Target
 
 MAX_GROWTH_BYTES = 1 << 20
@@ -80,9 +79,7 @@ def is_dequantised(node: Node) -> bool:
 
 def _is_dear(node: Node) -> bool:
     """Whether a node has more to compute than reading its results takes: functions of the C library, products."""
-    bodies = (*node.pre.values(), *node.post.values(), node.op.elementwise)
-    functions = set().union(*(ex.functions(body) for body in bodies if body is not None))
-    return node.op.kind is Kind.COMPLEX or any(FUNCTIONS[fn].ulp for fn in functions)
+    return node.op.kind is Kind.COMPLEX or calls_library(node)
 
 
 def _dear(graph: Graph, outputs: Set[Value]) -> set[Node]:
