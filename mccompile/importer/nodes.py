@@ -420,7 +420,7 @@ class Converter:
                 self.narrow.update(dict.fromkeys(view.expanded.values(), kind))
             self._run_in_place(node, view.expansion, depth)
             for name in filter(None, node.outputs):
-                if name not in self.values:
+                if name not in self.values and name not in self.poisoned:
                     raise view.error(f"output {name!r} of {node.op_type} is not supported")
             return
         told = [view.narrow_result] * (len(view.outputs) if view.outputs_alike else 1)

@@ -6,8 +6,9 @@ of 3 units of a gate, of which the third has nobody beside it, in blocks of 2,
     w[0, 0] w[0, 1]  w[1, 0] w[1, 1]    w[0, 2] 0  w[1, 2] 0    w[2, 0] w[2, 1]  0 0    w[2, 2] 0  0 0
 
 Where they are bytes, and the target adds up products of four bytes by four, they lie in words of four, and states are
-put aside as digits at each step (`kernels/model/digits.py`). Instructions that want weights without sign, or with
-one, get them with the top bit flipped: 128 more, or less, without which each sum begins.
+put aside as digits at each step (`kernels/model/digits.py`): two where they are rounded to multiples of
+1 / `FIXED`, else three. Instructions that want weights without sign, or with one, get them with the top bit flipped:
+128 more, or less, without which each sum begins.
 
 Weights that are computed when the network runs are packed into scratch memory then, before the first step.
 """
@@ -16,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Container
 from dataclasses import fields, replace
-from typing import ClassVar
 
 import numpy as np
 
@@ -35,7 +35,7 @@ from mccompile.kernels.model.tiles import LONG, RUN, Segment, fits, segments
 from mccompile.kernels.model.widening import widened_operand
 from mccompile.kernels.recurrent import is_narrow
 from mccompile.kernels.variant import Builder, Offer, Packing, Variant, computed, laid_out, vectors_apart
-from mccompile.ops.recurrent import Gru, Recurrent
+from mccompile.ops.recurrent import FIXED, Gru, Recurrent
 from mccompile.targets.target import Target
 
 WORDS = ("avx2", "avx512")
@@ -46,6 +46,8 @@ VECTORS = 2
 """Vectors of units in a tile: the gates of all cells then hide the latency of a multiply-add."""
 PACKED_FLOATS = 2
 """Weights that a cycle packs."""
+FIXED_DIGITS = 2
+"""Digits of multiples of 1 / `FIXED`."""
 MOST_ITEMS = 4
 """Batch items of a tile, at most: as many products for each weight that is loaded hide that."""
 
@@ -97,9 +99,6 @@ class Units:
     ``phases`` says how many gates each phase of a step has.
     """
 
-    DIGITS: ClassVar[int] = DIGITS
-    largest: ClassVar[int] = LARGEST
-
     units: int
     width: int
     apart: int
@@ -107,6 +106,7 @@ class Units:
     beside: int = 1
     rounded: bool = False
     dot: str = ""
+    digits: int = DIGITS
     offset: int = 0
     phases: tuple[int, ...] = ()
 
@@ -139,6 +139,11 @@ class Units:
         """Steps of a run of the sums over all units; 0 where these are short."""
         return RUN // self.beside if self.units > LONG else 0
 
+    @property
+    def largest(self) -> int:
+        """What the largest state becomes as a whole number of the digits: 1, where these are of `FIXED`."""
+        return LARGEST if self.digits == DIGITS else FIXED
+
     def plane(self, lanes: int) -> int:
         """Bytes of a digit of all units, which are stored as whole vectors."""
         return -(-self.units // lanes) * lanes
@@ -148,7 +153,7 @@ class Units:
         if not self.rounded:
             return 0
         if self.dot:
-            return 1 + DIGITS + DIGITS * self.plane(lanes) // 4
+            return 1 + self.digits + self.digits * self.plane(lanes) // 4
         return self.units if self.beside == 1 else -(-self.units // (2 * lanes)) * lanes
 
 
@@ -184,7 +189,8 @@ class _Tiled(Variant):
         alone = beside > 1 or rounded or node.operands[2] is not None
         gates = self.at_once(node.op)
         vectors, items = _tile(gates, 1 if alone else batch, target)
-        if dot and gates * DIGITS * vectors > target.machine.registers * 3 // 4:
+        digits = FIXED_DIGITS if node.op.rounded == "fixed" else DIGITS
+        if dot and gates * digits * vectors > target.machine.registers * 3 // 4:
             vectors = 1
         width = min(vectors, -(-units // target.lanes)) * target.lanes
         weights = r.type.nbytes / target.machine.l2_rate  # they come from the second cache at every time step
@@ -192,7 +198,7 @@ class _Tiled(Variant):
         kept = (1 + len(node.op.states) + self.waiting) * units
         offset = by_name(dot).offset(r.dtype) if dot else 0
         phases = self.phases(node.op) if packs else ()
-        tiles = Units(units, width, kept, items, beside, rounded, dot, offset, phases)
+        tiles = Units(units, width, kept, items, beside, rounded, dot, digits, offset, phases)
         return Offer(self.label, cycles + tiles.packed / PACKED_FLOATS, tiles)
 
     def _refusal(self, node: Node, target: Target) -> str:

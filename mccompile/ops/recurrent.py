@@ -21,6 +21,10 @@ from mccompile.ir.scalar import Array
 from mccompile.ir.structure import Coordinates, Nest, Structure, axis_loops
 from mccompile.ir.types import F32, I32, Shape, TensorType
 
+FIXED = 127 * 256 + 127
+"""Steps from 0 to 1 of the grid of states that are rounded to fixed steps: no two bytes hold more, one to the base of
+the other, of numbers of either sign."""
+
 
 @dataclass(frozen=True)
 class Recurrent(Op):
@@ -32,12 +36,13 @@ class Recurrent(Op):
     each, [B, H]). ``reverse`` begins at the end.
 
     Activations are expressions over ``x0``, any clipping of their argument included. What is multiplied by the
-    weights is ``rounded`` before: to the floats of 16 bits that this names, if it names any.
+    weights is ``rounded`` before: to the floats of 16 bits that this names, if it names any; or "fixed", where
+    states are between -1 and 1, to multiples of 1 / `FIXED`.
     """
 
     gates: ClassVar[int] = 0
     states: ClassVar[tuple[str, ...]] = ("h",)
-    words = (("rounded", ("", "bf16")),)
+    words = (("rounded", ("", "bf16", "fixed")),)
 
     outputs: tuple[str, ...]
     reverse: bool
@@ -49,7 +54,11 @@ class Recurrent(Op):
     @property
     def factor(self) -> ex.Expr | None:
         """What becomes of an element, ``x0``, before it is multiplied; None: nothing."""
-        return ex.apply(f"round_{self.rounded}", ex.var(0, F32)) if self.rounded else None
+        x = ex.var(0, F32)
+        if self.rounded == "fixed":
+            steps = ex.apply("rne", ex.apply("mul", x, ex.num(np.float32(FIXED), F32)))
+            return ex.apply("mul", steps, ex.num(np.float32(1 / FIXED), F32))
+        return ex.apply(f"round_{self.rounded}", x) if self.rounded else None
 
     @property
     def weights(self) -> int | None:

@@ -13,6 +13,7 @@ from mccompile.ir import expr as ex
 from mccompile.ir.graph import Value
 from mccompile.ops.activations import ACTIVATIONS, Function, activation_functions, clamp
 from mccompile.ops.concat import Concat
+from mccompile.ops.filled import repeated
 from mccompile.ops.frontend import Import, widened
 from mccompile.ops.matmul import MatMul
 from mccompile.ops.recurrent import Gru, Lstm, Recurrent, Rnn
@@ -25,7 +26,8 @@ TOLERANCE = {"f32": 3e-6, "f16": 8e-3}
 
 MULTIPLIED = "__multiplied"
 """An attribute for front ends of other operators: input 1 has no weights, but the products of the input by these,
-[directions, T * B, G*H]."""
+[directions, T * B, G*H]; what was quantised there, and the state may be, too: it is rounded to fixed steps where it
+is between -1 and 1."""
 
 _DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
 
@@ -59,6 +61,14 @@ class _Node:
             raise self.n.error(f"input {i} must have {len(self.reversed)} as its first extent, one per direction")
         picked = _cut(self.n, value, direction, direction + 1, f"{suffix}{direction}")
         return self.n.reshape(picked, value.shape[1:], f"{suffix}{direction}")
+
+    def state(self, i: int, direction: int, suffix: str) -> Value | None:
+        """A state at the start; None where it is 0, as cells begin without one."""
+        value = self.part(i, direction, suffix)
+        if value is None or value.shape != (self.n.input(0).shape[1], self.hidden):
+            return value
+        first = repeated(self.n.graph, value)
+        return None if first is not None and not first.tobytes().strip(b"\0") else value
 
     def weights(self, i: int, direction: int, suffix: str) -> Value:
         value = self.part(i, direction, suffix)
@@ -107,6 +117,18 @@ class _Node:
                 raise self.n.error(f"sequence_lens {given.tolist()} are not all within [0, {steps}]")
             return None if np.all(given == steps) else value
         return value
+
+    def rounding(self, direction: int) -> str:
+        """How the state of an LSTM is rounded before weights multiply it: o * h(c) is between -1 and 1."""
+        if not self.multiplied:
+            return ""
+        for index, bounded in ((0, "sigmoid"), (2, "tanh")):
+            function = self.function(direction, index)
+            if not isinstance(function, ex.Apply) or function.fn != bounded:
+                return ""
+        begins = self.n.optional(5)
+        first = np.zeros(()) if begins is None else repeated(self.n.graph, begins)
+        return "fixed" if first is not None and abs(float(first)) <= 1 else ""
 
     def emit(self, cells: Sequence[Recurrent], operands: Sequence[Sequence[Value | None]]) -> None:
         """Emit one cell per direction and join their results as ONNX orders them."""
@@ -207,8 +229,8 @@ def import_lstm(n: Import) -> None:
     for d, reverse in enumerate(node.reversed):
         f, g, h = (node.function(d, i, clipped=i < 2) for i in range(3))
         x = node.input_product(d, _sum(n, node.biases(d), f"bias{d}"))
-        cells.append(Lstm(node.outputs, reverse, f, g, h, forgets))
-        states = [node.part(5, d, "h"), node.part(6, d, "c"), node.part(7, d, "peepholes")]
+        cells.append(Lstm(node.outputs, reverse, f, g, h, forgets, rounded=node.rounding(d)))
+        states = [node.state(5, d, "h"), node.state(6, d, "c"), node.part(7, d, "peepholes")]
         operands.append([x, node.weights(2, d, "r"), node.lengths(), *states])
     node.emit(cells, operands)
 
@@ -233,7 +255,7 @@ def import_gru(n: Import) -> None:
             biases = (biases[0], n.map(kept, [biases[1], gates], f"outer_bias{d}"))
         x = node.input_product(d, _sum(n, biases, f"bias{d}"))
         cells.append(Gru(node.outputs, reverse, node.function(d, 0), node.function(d, 1), linear_first))
-        operands.append([x, node.weights(2, d, "r"), node.lengths(), node.part(5, d, "h"), inner])
+        operands.append([x, node.weights(2, d, "r"), node.lengths(), node.state(5, d, "h"), inner])
     node.emit(cells, operands)
 
 
@@ -248,5 +270,5 @@ def import_rnn(n: Import) -> None:
     for d, reverse in enumerate(node.reversed):
         x = node.input_product(d, _sum(n, node.biases(d), f"bias{d}"))
         cells.append(Rnn(node.outputs, reverse, node.function(d, 0)))
-        operands.append([x, node.weights(2, d, "r"), node.lengths(), node.part(5, d, "h")])
+        operands.append([x, node.weights(2, d, "r"), node.lengths(), node.state(5, d, "h")])
     node.emit(cells, operands)

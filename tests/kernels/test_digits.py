@@ -13,7 +13,9 @@ from mccompile import driver
 from mccompile.check.check import check
 from mccompile.codegen.folder import write_folder
 from mccompile.driver import Options
+from mccompile.ir.errors import CompileError
 from mccompile.ir.scalar import Array
+from mccompile.ops.recurrent import FIXED, Lstm
 from mccompile.run.network import Network
 from tests.support.targets import needs_target
 
@@ -96,6 +98,85 @@ def _shown(model: onnx.ModelProto, target: str, folder: Path) -> Array:
     network.set_inputs({"x": np.zeros((2, 1, 3), np.float32)})
     network.invoke()
     return np.array(network.outputs["y"])[0, 0, 0]
+
+
+def _dynamic(r: np.random.Generator, hidden: int, begins: str) -> onnx.ModelProto:
+    """A cell of com.microsoft that reads nothing of its input, from no state, from zeros for each sequence, from a
+    constant or from what the caller gives."""
+    constants = {
+        "w": np.zeros((1, 3, 4 * hidden), np.int8),
+        "r": r.integers(-127, 128, (1, hidden, 4 * hidden)).astype(np.int8),
+        "b": r.normal(0, 2, (1, 8 * hidden)).astype(np.float32),
+        "s": r.uniform(0.001, 0.003, (1, 4 * hidden)).astype(np.float32),
+        "z": np.zeros((1, 4 * hidden), np.int8),
+        "constant": r.uniform(-1, 1, (1, 2, hidden)).astype(np.float32),
+        "axis": np.array([1, 2]),
+        "one": np.array([1]),
+        "units": np.array([hidden]),
+    }
+    nodes = [
+        helper.make_node("Shape", ["x"], ["many"], start=1, end=2),
+        helper.make_node("Concat", ["one", "many", "units"], ["extents"], axis=0),
+        helper.make_node("ConstantOfShape", ["extents"], ["zeros"]),
+        helper.make_node(
+            "DynamicQuantizeLSTM", ["x", "w", "r", "b", "", begins, "", "", "s", "z", "s", "z"], ["y", "h", "c"],
+            domain="com.microsoft", hidden_size=hidden,
+        ),
+    ]  # fmt: skip
+    x = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, (5, "batch", 3))
+    given = [helper.make_tensor_value_info("given", onnx.TensorProto.FLOAT, (1, "batch", hidden))]
+    outputs = [helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, None) for n in "yh"]
+    weights = [numpy_helper.from_array(a, name) for name, a in constants.items()]
+    graph = helper.make_graph(nodes, "cell", [x] + given * (begins == "given"), outputs, weights)
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=8)
+
+
+def _states(model: onnx.ModelProto, h: Array, steps: int, grid: float) -> Array:
+    """Every state of `_dynamic` in doubles, rounded to so many steps before it is multiplied, if any."""
+    arrays = {t.name: numpy_helper.to_array(t).astype(np.float64) for t in model.graph.initializer}
+    r, bias = arrays["r"][0] * arrays["s"], arrays["b"][0].reshape(2, -1).sum(0)
+    c, found = np.zeros_like(h), []
+    for _ in range(steps):
+        i, o, f, g = np.split(bias + (np.rint(h * grid) / grid if grid else h) @ r, 4, axis=-1)
+        i, o, f = (1 / (1 + np.exp(-gate)) for gate in (i, o, f))
+        c = f * c + i * np.tanh(g)
+        h = o * np.tanh(c)
+        found.append(h)
+    return np.stack(found)
+
+
+@pytest.mark.parametrize("target", ["generic", "x86-64-v3", *TARGETS])
+def test_states_between_ones_are_multiplied_as_two_digits(target: str, tmp_path: Path) -> None:
+    """Where onnxruntime rounds a state to 8 bits, it is rounded to 15 if it begins with zeros; others are floats."""
+    needs_target(target)
+    for seed, hidden in enumerate((3, 33)):
+        for begins in ("", "zeros", "constant", "given"):
+            model = _dynamic(np.random.default_rng(seed), hidden, begins)
+            folder = tmp_path / f"{begins}{hidden}"
+            folder.mkdir()
+            onnx.save(model, folder / "cell.onnx")
+            options = Options(target=target, dims={"batch": "1..2" if begins == "zeros" else 2})
+            compilation, files = driver.compile_files(folder / "cell.onnx", options)
+            write_folder(folder / "c", files)
+            network = Network(folder / "c", emulate=True)
+            state = np.random.default_rng(seed).normal(0, 20, (1, 2, hidden)).astype(np.float32)
+            inputs = {"x": np.ones((5, 2, 3), np.float32)} | ({"given": state} if begins == "given" else {})
+            constant = numpy_helper.to_array(model.graph.initializer[5])
+            first = {"constant": constant, "given": state}.get(begins, 0 * state)
+            fixed = begins in ("", "zeros")
+            cells = [n.op for n in compilation.graph.nodes if isinstance(n.op, Lstm)]
+            assert [cell.rounded for cell in cells] == ["fixed" if fixed else ""]
+            want = _states(model, first[0].astype(np.float64), 5, FIXED if fixed else 0)
+            np.testing.assert_allclose(network.run(inputs)["y"][:, 0], want, rtol=0, atol=3e-6)
+
+
+def test_what_is_wrong_within_a_cell_is_told_alone(tmp_path: Path) -> None:
+    """A state of two sequences beside inputs of one or two: not, as well, that the cell has no result."""
+    onnx.save(_dynamic(np.random.default_rng(0), 3, "constant"), tmp_path / "cell.onnx")
+    with pytest.raises(CompileError, match=r"whether 2 is batch depends on batch = 1\.\.2") as caught:
+        driver.compile_files(tmp_path / "cell.onnx", Options(dims={"batch": "1..2"}))
+    assert "not supported" not in str(caught.value)
 
 
 @pytest.mark.parametrize("target", TARGETS)
