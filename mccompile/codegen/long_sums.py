@@ -22,7 +22,18 @@ import math
 from collections.abc import Iterable
 
 from mccompile.codegen.c_extent import NARROW
-from mccompile.ir.dims import Dim, maximum, minimum, polynomial, reach, span, symbol, with_atoms
+from mccompile.ir.dims import (
+    Dim,
+    maximum,
+    minimum,
+    polynomial,
+    reach,
+    span,
+    symbol,
+    symbols,
+    with_atoms,
+    with_symbols,
+)
 from mccompile.ir.dims_terms import Atom, Least, Monomial, Quotient, Symbol, combined, inner_of, terms_of
 
 LONG = 4
@@ -95,7 +106,8 @@ class LongSums:
         names = (f"sum_{i}" for i in itertools.count(len(self._kept)))
         name = next(name for name in names if name not in self._taken and name not in self.kept)
         self._new.append((name, rest))
-        self.kept[name] = n
+        own = {s.name: self.kept.get(s.name, polynomial({(s,): 1})) for s in symbols(n)}
+        self.kept[name] = with_symbols(n, own)  # by symbols that others know
         self.index[name] = len(self.index)
         self._kept[n] = symbol(name, *span(n))
         return self._kept[n]

@@ -13,6 +13,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 import mccompile
 from mccompile.codegen import model
+from mccompile.codegen.long_sums import LongSums
+from mccompile.ir.dims import symbol, symbols
 from tests.support.runs import compare
 
 CLASSES, PLACES = 12, 9
@@ -113,3 +115,45 @@ def test_one_kernel_does_for_all_counts_and_sums_of_them_are_short(tmp_path: Pat
     statements = re.findall(r"    (?:MCC_\w*STEP|const int32_t sum_\d)[^;]*;", text)
     assert max(len(" ".join(s.split())) for s in statements) < 600
     assert "const int32_t sum_" in text
+
+
+def _halves() -> onnx.ModelProto:
+    """Every other of what six vectors hold above 0, and all of four more; a sum of other counts is kept before."""
+    counted = 10
+    nodes = []
+    for i in range(counted):
+        nodes += [
+            helper.make_node("Relu", [f"x{i}"], [f"above{i}"]),
+            helper.make_node("NonZero", [f"above{i}"], [f"places{i}"]),
+            helper.make_node("Cast", [f"places{i}"], [f"f{i}"], to=TensorProto.FLOAT),
+        ]
+    nodes += [
+        helper.make_node("Concat", [f"f{i}" for i in range(4, counted)], ["others"], axis=1),
+        helper.make_node("CumSum", ["others", "one"], ["first"]),
+        helper.make_node("Concat", [f"f{i}" for i in range(6)], ["six"], axis=1),
+        helper.make_node("Slice", ["six", "none", "end", "one", "two"], ["half"]),
+        helper.make_node("Concat", ["half", *(f"f{i}" for i in range(6, counted))], ["all"], axis=1),
+        helper.make_node("CumSum", ["all", "one"], ["y"]),
+    ]
+    inputs = [helper.make_tensor_value_info(f"x{i}", TensorProto.FLOAT, [PLACES]) for i in range(counted)]
+    outputs = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [1, None]) for n in ("first", "y")]
+    constants = {"none": [0], "one": [1], "two": [2], "end": [2**40]}
+    weights = [numpy_helper.from_array(np.array(a), n) for n, a in constants.items()]
+    graph = helper.make_graph(nodes, "halves", inputs, outputs, weights)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_a_sum_within_a_sum_is_said_by_what_others_know(tmp_path: Path, options: dict[str, object]) -> None:
+    """(a + .. + f + 1) / 2 + g + .. + j: the sum that is halved has a name in the kernel alone."""
+    r = np.random.default_rng(1)
+    feeds = [{f"x{i}": r.normal(a, 1, PLACES).astype(np.float32) for i in range(10)} for a in (0, 1, -1, 9, -9)]
+    compare(_halves(), tmp_path, feeds, rtol=0, atol=0, **options)
+
+
+def test_what_sums_are_given_is_said_without_their_own_names() -> None:
+    counts = [symbol(f"k{i}", 0, 9) for i in range(10)]
+    sums = LongSums(())
+    sums.short((sum(counts[:6]) + 1) // 2 + sum(counts[6:]))
+    assert len(sums.kept) == 2
+    assert {s.name for n in sums.kept.values() for s in symbols(n)} == {f"k{i}" for i in range(10)}
