@@ -167,6 +167,8 @@ def bench(
     """
     if against and against not in ENGINES:
         raise UsageError(f"unknown engine {against!r}", hint=f"known engines: {', '.join(ENGINES)}")
+    if against and model.suffix == SUFFIX:
+        raise UsageError(f"{against} needs the .onnx model: IR text is read by mccompile alone")
     if not isinstance(rounds, int | np.integer):
         raise UsageError(f"rounds is {rounds!r}, but it has to be a whole number")
     if rounds < 1:

@@ -453,7 +453,7 @@ def _golden_runs(
 def _golden_faults(c: Compilation, out: Path, report: Mapping[str, Any], runs: Sequence[GoldenRun]) -> list[str]:
     """What is wrong with the test program of runs in a row, on the target's machine."""
     (inputs, first), *later = runs
-    for name, data in golden_files(c, inputs, first.values, first.noise, later).items():
+    for name, data in golden_files(c, inputs, first.values, first.of_channels, later).items():
         (out / name).write_bytes(data)
     parts = report.get("sources", [f"{c.graph.name}.c", "mcc.c"])
     sources = [out / name for name in (*parts, f"test_{c.graph.name}.c")]

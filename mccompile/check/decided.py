@@ -91,4 +91,6 @@ def _of_place(scores: Array, own: Array, node: OnnxNode) -> Array:
     best = np.argmax(scores, axis=axis, keepdims=True)
     least = np.take_along_axis(scores - own, best, axis)
     places = np.arange(scores.shape[axis]).reshape([-1 if i == axis % scores.ndim else 1 for i in range(scores.ndim)])
-    return np.asarray(np.where(scores + own >= least, np.abs(places - best), 0.0).max(axis=axis, keepdims=True))
+    unsure = (own > 0) | (np.take_along_axis(own, best, axis) > 0)
+    rivals = (scores + own >= least) & unsure
+    return np.asarray(np.where(rivals, np.abs(places - best), 0.0).max(axis=axis, keepdims=True))

@@ -129,7 +129,7 @@ def golden_files(
         name, allowed = port.name, []
         for array, (_, one) in zip(wanted[name], runs, strict=True):
             numbers = bf16_values(array) if name in halves else array
-            allowed.append(allowances(numbers, one.noise.get(name), factors(name)))
+            allowed.append(allowances(numbers, one.of_channels.get(name), factors(name)))
         samples.append(_sample(port, wanted[name], allowed, "bf16" if name in halves else port.dtype))
     feeds = [_sample(p, given[p.name]) for p in facts.inputs]
     text = render(
@@ -171,7 +171,7 @@ def reference_golden(
         stream = judged_stream(model, c)
         (given, first), *later = stream.drawn_runs(c, seed) if inputs is None else stream.runs(inputs)
         judge = stream.expects if isinstance(stream, Judged) else "the reference"
-        return golden_files(c, given, first.values, first.noise, later, judge)
+        return golden_files(c, given, first.values, first.of_channels, later, judge)
 
     return files
 

@@ -36,6 +36,7 @@ from mccompile.onnxio import (
     read_model,
     sigmoids_by_exp,
     sums_in_doubles,
+    tensor_names,
     unrounded_recurrence,
     widened,
     with_draws,
@@ -74,6 +75,11 @@ class Expected:
     noise: dict[str, Array]
     halves: frozenset[str] = frozenset()
     decided: Mapping[str, Array] = field(default_factory=dict)
+
+    @property
+    def of_channels(self) -> dict[str, Array]:
+        """Noise for who has one tolerance for a channel, and cannot tell which elements are decided by less."""
+        return {**self.noise, **{n: np.maximum(a, self.noise.get(n, 0.0)) for n, a in self.decided.items()}}
 
     def compared(
         self, name: str, got: Array, factor: float = 1.0, tolerance: Tolerance | None = None
@@ -149,8 +155,11 @@ class OnnxRuntime:
             exact = self.known.keys() | feeds.keys()
             own = noise_of(node, {**self.known, **feeds, **values}, noise, self.factors(name), exact)
             if own is not None and own.size == values[name].size:
-                kept = decided if values[name].dtype.kind == "f" else noise
-                kept[name] = own.reshape(values[name].shape)
+                own = own.reshape(values[name].shape)
+                if values[name].dtype.kind == "f":  # what one element is off by is not allowed of the others
+                    decided[name] = np.maximum(own, noise.pop(name, 0.0))
+                else:
+                    noise[name] = own
         values = {name: values[name] for name in self.names}
         noise = {name: a for name, a in noise.items() if name in values}
         halves = self.halves.intersection(values)
@@ -287,6 +296,8 @@ def open_judge(
     except ImportError:
         pass
     else:
+        inside = set(tensor_names(path)) if ports.operands else set()  # of functions, names are ours
+        inner = [n for n in inner if n not in ports.operands or n in inside]
         asked = extract_with_outputs(path, [n for n in inner if n not in outputs])
         asked = with_draws(asked, draws) if draws else asked
         plainly = unrounded_recurrence(asked)
@@ -305,7 +316,7 @@ def open_judge(
             return OnnxRuntime(
                 engine, names, plain, others, ports.fixed, notes, ports.legends, ports.halves, ports.extents,
                 sequences=ports.sequences, model=data, deciding=ports.deciding, known=ports.known,
-                operands=ports.operands,
+                operands=tuple(n for n in ports.operands if n in inside),
             )  # fmt: skip
     if draws:
         raise CompileError(f"a network whose random numbers are inputs needs onnxruntime to compare with: {why}")

@@ -136,7 +136,7 @@ class Computes(Protocol):
 
 def judge_layers(
     imported: Graph, optimised: Graph, judge: Computes, inputs: Mapping[str, Array],
-    interface: Interface = MODELS_OWN, tie: float = TIE,
+    interface: Interface = MODELS_OWN, tie: float = TIE, far: float = FAR,
 ) -> Ties:  # fmt: skip
     """Each layer of ``optimised`` on the operands that ``judge`` computes, against the real results of ``imported``.
 
@@ -197,7 +197,8 @@ def judge_layers(
             differs = got != want
             layers, elements, differing = layers + 1, elements + got.size, differing + int(differs.sum())
             more = of_floats(real, zeros.get(name))
-            fault = _fault(want, real, FAR + more, differs, " of the reference")
+            asked = differs if far > tie else differs & ~near
+            fault = _fault(want, real, far + more, asked, " of the reference")
             fault = _fault(got, real, tie + more, differs & ~near) if fault is None else fault
             if fault is not None:
                 wrong[name] = fault[0], f"{v.name}: {fault[1]}"

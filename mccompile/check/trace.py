@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mccompile._dataclass import dataclass
-from mccompile.check.compare import Comparison, compare
+from mccompile.check.compare import Comparison
 from mccompile.check.factors import Factors
 from mccompile.check.reference import Expected
 from mccompile.ir.names import own_names
@@ -226,7 +226,7 @@ def trace(
             skipped.append(name)
             continue
         step = network.report["steps"][kept.step]
-        comparison = compare(name, got, want, expected.noise.get(name), factors(name))
+        comparison = expected.compared(name, got, factors(name))
         layers.append(Layer(kept.step, step["kernel"], tuple(step["onnx"]), comparison))
     return Trace(tuple(sorted(layers, key=lambda layer: layer.step)), tuple(skipped))
 

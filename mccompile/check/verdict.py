@@ -59,7 +59,7 @@ class Verdict:
 
         Squeeze without axes makes [] of [1] and [8] of [8]; of an extent 1..8 the code makes [1] and [8].
         """
-        values, noise = dict(expected.values), dict(expected.noise)
+        values, noise, decided = dict(expected.values), dict(expected.noise), dict(expected.decided)
         for v in self.graph.outputs:
             name, extents = v.name, v.shape
             if name not in values or name not in got or len(extents) != got[name].ndim:
@@ -68,6 +68,7 @@ class Verdict:
             left = tuple(n for n, e in zip(shape, extents, strict=True) if n != 1 or not isinstance(e, Dim))
             if len(left) < len(shape) and values[name].shape == left:
                 values[name] = values[name].reshape(shape)
-                if name in noise:
-                    noise[name] = noise[name].reshape(shape)
-        return replace(expected, values=values, noise=noise)
+                for kept in (noise, decided):
+                    if name in kept:
+                        kept[name] = kept[name].reshape(shape)
+        return replace(expected, values=values, noise=noise, decided=decided)

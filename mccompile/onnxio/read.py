@@ -39,14 +39,16 @@ def read_model(path: str | Path) -> OnnxModel:
         CompileError: the file is not a readable, supported ONNX model; one message that says why.
     """
     path = Path(path)
-    proto, sha256 = parse(_content(path, read_around), path), _content(path, _sha256)
+    whole = read_bytes(path) if path.is_fifo() else None  # a pipe gives what it has once
+    proto = parse(whole or _content(path, read_around), path)
+    sha256 = hashlib.sha256(whole).hexdigest() if whole else _content(path, _sha256)
     where = path.name
     opsets = _opsets(proto, where)
     check_limits(proto, where)
     if not proto.graph.node:
         raise CompileError("the graph has no nodes: there is nothing to compile", where=where)
     if proto.functions or opsets[""] < OLDEST_OPSET:
-        proto = parse(read_bytes(path), path)  # C++ rewrites these: it is given all that tensors have
+        proto = parse(whole or read_bytes(path), path)  # C++ rewrites these: it is given all that tensors have
     proto = inline_functions(proto, opsets, path)
     opsets |= {o.domain: int(o.version) for o in proto.opset_import if o.domain.startswith(KEPT)}
     if opsets[""] < OLDEST_OPSET:

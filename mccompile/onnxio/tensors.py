@@ -91,12 +91,11 @@ def _read_external(tensor: onnx.TensorProto, folder: Path, want: int, label: str
         length = int(entries.get("length", str(want)))
     except ValueError as error:
         raise CompileError("external data with an offset or length that is no number", where=label) from error
-    if offset < 0 or length != want:
-        raise CompileError(
-            f"external data of {length} bytes at {offset}, its shape needs {want}", where=label
-        )
     location = entries.get("location", "")
     own = location.startswith(OWN)
+    if offset < 0 or length != want:
+        held = f"holds {length} bytes" if own else f"external data of {length} bytes at {offset}"
+        raise CompileError(f"{held}, its shape needs {want}", where=label)
     path = folder / location.removeprefix(OWN) if own else _inside(location, folder, label)
     data = np.empty(length, np.uint8)  # numpy asks for memory in large pages
     try:

@@ -75,7 +75,7 @@ def read_around(path: Path) -> bytes:
         if size >= LARGE_FILE:
             try:
                 return _Reader(file, path.name).around(onnx.ModelProto, 0, size)
-            except _OddError:
+            except (_OddError, UnicodeEncodeError):  # a file's name that is no text
                 file.seek(0)
         return file.read()
 

@@ -158,6 +158,8 @@ def quantize(model: Path, data: Mapping[str, Array] | Array, out: Path, settings
     """
     tools = _tools()
     read = read_model(model)
+    if out.resolve() == model.resolve():
+        raise UsageError(f"'{out}' is the model itself", hint="give what is quantised a name of its own: -o NAME")
     _require_float(read)
     excluded = _excluded(read.graph, settings.exclude)
     weights = read.graph.initializers

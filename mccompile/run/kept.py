@@ -82,6 +82,8 @@ def kept(models: Sequence[Path], target: str, asked: Mapping[str, object]) -> Ke
         CacheError: a folder that cannot be used.
         CompileError, UsageError: a file that holds no model, an unknown target.
     """
+    if not all(model.is_file() for model in models):  # a pipe gives what it has once
+        return None
     key = hashlib.sha256()
     try:
         for part in (*_compiler(), repr(resolve(target)), _plain(asked)):

@@ -160,6 +160,8 @@ def test_wrong_usage() -> None:
     done = run(DIGITS, "--against", "tensorflow")
     assert done.exit_code == 2
     assert "known engines: onnxruntime" in done.output
+    done = run(Path("net.mcir"), "--against", "onnxruntime")
+    assert (done.exit_code, "onnxruntime needs the .onnx model" in done.output) == (2, True)
     assert run(DIGITS, "--rounds", 0).exit_code == 2
     with pytest.raises(UsageError):
         bench(DIGITS, Options(), rounds=0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -165,3 +166,33 @@ def test_damaged_bytes_are_read_as_protobuf_reads_them(tmp_path: Path, monkeypat
             except CompileError as e:
                 said.append(str(e))
         assert said[0] == said[1], at
+
+
+@pytest.mark.skipif(os.name != "posix", reason="names of files are text there")
+def test_a_file_whose_name_is_no_text_is_read_whole(tmp_path: Path) -> None:
+    folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/gr\xfc\xdfe"))
+    folder.mkdir()
+    path = folder.parent / f"{folder.name}.onnx"
+    path.write_bytes(model().SerializeToString())
+    assert arrays(read_model(path).graph).keys() == arrays(read_model(saved(model(), tmp_path)).graph).keys()
+
+
+def test_tensors_of_another_size_than_their_shape_are_called_what_they_are(tmp_path: Path) -> None:
+    """In the file itself, not external."""
+    proto = model()
+    proto.graph.initializer[0].dims[0] += 1
+    with pytest.raises(CompileError, match=r"'w'.*holds 160000 bytes, its shape needs 160800"):
+        read_model(saved(proto, tmp_path))
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names")
+def test_a_pipe_is_read_once(tmp_path: Path) -> None:
+    """``mccompile <(cat net.onnx)``: its digest is that of what it gave."""
+    whole, pipe = saved(model(), tmp_path), tmp_path / "pipe.onnx"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=lambda: pipe.write_bytes(whole.read_bytes()), daemon=True)
+    writer.start()
+    found = read_model(pipe)
+    writer.join(timeout=10)
+    assert found.sha256 == read_model(whole).sha256
+    assert arrays(found.graph).keys() == arrays(read_model(whole).graph).keys()

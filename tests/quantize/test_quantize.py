@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -273,6 +274,10 @@ def test_other_mistakes(data: Path, tmp_path: Path, run: Run, monkeypatch: pytes
     assert (done.exit_code, "cannot be written" in done.stderr) == (2, True)
     done = run("quantize", digits, "--data", data, "-o", tmp_path)
     assert (done.exit_code, "is a folder" in done.stderr) == (2, True)
+    own = Path(shutil.copy(digits, tmp_path / "own.onnx"))
+    done = run("quantize", own, "--data", data, "-o", own)
+    assert (done.exit_code, "is the model itself" in done.stderr) == (2, True)
+    assert own.read_bytes() == digits.read_bytes()
     plain = save(tmp_path / "add.onnx", [helper.make_node("Identity", ["x"], ["y"])], [floats("x", [1, 4])])
     np.savez(tmp_path / "x.npz", x=np.zeros((3, 4), np.float32))
     done = run("quantize", plain, "--data", tmp_path / "x.npz", "-o", out)
