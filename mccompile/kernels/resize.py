@@ -31,6 +31,8 @@ PIXEL_CYCLES = 12.0
 """Cycles of a pixel beside its vectors: places and weights of its taps."""
 MOST_TAPS = 16
 """Elements of the operand that a result is made of, which are written out one by one."""
+MOST_ALONG = 64
+"""The same of results that are made of elements along one axis."""
 
 
 def _taps(node: Node) -> list[int]:
@@ -89,8 +91,9 @@ class ResizeChannels(Variant):
             return "it resizes other axes than one or two spatial ones"
         if op.partial:
             return "some results lie outside of the operand"
-        if math.prod(_taps(node)) > MOST_TAPS:
-            return f"a result is made of more than {MOST_TAPS} elements"
+        most = MOST_TAPS if len(op.axes) > 1 else MOST_ALONG
+        if math.prod(_taps(node)) > most:
+            return f"a result is made of more than {most} elements"
         if not is_channels_last(x) or not is_channels_last(node.results[0]):
             return "a layout is not channels-last"
         return ""

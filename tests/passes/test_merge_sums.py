@@ -104,3 +104,23 @@ def test_merged_sums_mean_the_same(seed: int) -> None:
     of_one_value = {n.operands[0] for n in graph.nodes if isinstance(n.op, Conv)}
     left = sum(isinstance(n.op, Conv) for n in graph.nodes)
     assert left <= len(of_one_value) * drawn.rank + (len(graph.outputs) - 1)  # 1x3 and 3x1 may stay two
+
+
+@pytest.mark.parametrize("fits", [True, False])
+def test_what_a_constant_repeats_along_an_image_is_no_convolution(fits: bool) -> None:
+    """A pixel, in a convolution that makes an image of it, and beside it less an image: behind is what it is not."""
+    graph, rng = Graph("g"), np.random.default_rng(0)
+    x = graph.value("x", TensorType(F32, (1, CHANNELS, *((3, 3) if fits else (1, 1)))))
+    graph.inputs.append(x)
+    w, t = (graph.constant(n, rng.normal(size=s).astype(np.float32)) for n, s in
+            (("w", (CHANNELS, 1, 3, 3)), ("t", (1, CHANNELS, *((1, 1) if fits else (3, 3))))))  # fmt: skip
+    pads = 1 if fits else 2
+    (c,) = graph.emit(Conv((1, 1), (pads,) * 4, (1, 1), CHANNELS), [x, w], ["c"])
+    less = _map(graph, "less", ex.apply("sub", ex.var(0, F32), ex.var(1, F32)), x, t)
+    graph.outputs.append(_map(graph, "y", _sum(0, 1), c, less))
+    inputs = {"x": rng.normal(size=x.shape).astype(np.float32)}
+    (before,) = graph.evaluate(inputs, wide=True).values()
+    run_passes(graph, ["merge-summed-convolutions"], target=resolve("generic"))
+    (after,) = graph.evaluate(inputs, wide=True).values()
+    np.testing.assert_allclose(after, before, rtol=1e-5, atol=1e-5)
+    assert sum(not isinstance(n.op, Conv) for n in graph.nodes) == (0 if fits else 2)

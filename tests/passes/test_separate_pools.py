@@ -130,3 +130,15 @@ def test_what_a_step_depends_on_stays(tmp_path: Path) -> None:
     found = check(tmp_path / "net.onnx", Options(target="x86-64-v3"))
     assert found.ok, found
     assert "pool.generic" in {s["kernel"] for s in found.report["steps"]}
+
+
+def test_means_of_small_windows_side_by_side_stay_one_pool(tmp_path: Path) -> None:
+    """Two steps would copy as much as they compute."""
+    n = Net(6)
+    small = n("AveragePool", n.input(1, 1, 64, 96), kernel_shape=[2, 2], strides=[2, 2])
+    large = n("AveragePool", n.input(1, 1, 128, 96), kernel_shape=[4, 4], strides=[4, 4])
+    (tmp_path / "net.onnx").write_bytes(n.model(small, large).SerializeToString())
+    found = check(tmp_path / "net.onnx", Options(target="x86-64-v3"))
+    assert found.ok, found
+    pools = {y for s in found.report["steps"] if s["kernel"].startswith("pool") for y in s["writes"]}
+    assert small in pools

@@ -79,3 +79,16 @@ def test_networks_that_resize(target: str, tmp_path: Path) -> None:
     assert found.ok, found
     kernels = {s["kernel"] for s in found.report["steps"]}
     assert ("resize.generic" in kernels) == (target == "generic")
+
+
+@pytest.mark.parametrize("target", ["x86-64-v3", "native"])
+@pytest.mark.parametrize(("mode", "size"), [("cubic", 23), ("linear", 9)])
+def test_much_smaller_images_against_aliasing_take_vectors(mode: str, size: int, target: str, tmp_path: Path) -> None:
+    """Of more than 16 elements along an axis."""
+    n = Net(5)
+    x = n.input(1, 3, 130, 117)
+    y = _resized(n, n("Abs", x), [1, 3, size, size], mode=mode, antialias=1)
+    (tmp_path / "net.onnx").write_bytes(n.model(y).SerializeToString())
+    found = check(tmp_path / "net.onnx", Options(target=target))
+    assert found.ok, found
+    assert "resize.generic" not in {s["kernel"] for s in found.report["steps"]}

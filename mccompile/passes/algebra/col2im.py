@@ -60,6 +60,8 @@ OF_LINES = 1.14
 as long)."""
 OF_WINDOWS = 0.9
 """The same of a convolution at stride 1."""
+LEAST_CHANNELS = 4
+"""Of fewer channels a column takes longer to store and to read again than to compute."""
 RELAYOUT_CYCLES = 0.5
 """Of an element that has to be copied into another order."""
 
@@ -161,6 +163,8 @@ def _is_faster(
     channels: columns are made in rows alone. ``op`` and ``w``: the transposed convolution that it is; ``parts``: of
     the cycles in rows and by channels that columns may take."""
     r, node, x, weights, y = m.r, m.root, m.values["x"], m.values["w"], m.root.result
+    if x.shape[1] < LEAST_CHANNELS:
+        return False
     columns = Value("columns", TensorType(F32, _columns(op, x, w)))
     filters = Value("filters", TensorType(F32, _filters(w)))
     product = Value("product", TensorType(F32, (x.shape[0], filters.shape[0], *x.shape[2:])))

@@ -269,7 +269,7 @@ def _per_channel(r: Rewriter, term: Value, big: _Branch) -> _Branch | None:
     node = None if term is x else r.producer(term)
     affine = Affine() if node is None else None if node.pre or node.post else affine_map(r.graph, node, x)
     seen = big.weights.shape[1]
-    if affine is None or (seen > 1 and math.prod(big.kernel) > 1):
+    if affine is None or (seen > 1 and math.prod(big.kernel) > 1) or x.shape[2:] != term.shape[2:]:
         return None
     scale = np.ones(()) if affine.scale is None else affine.scale
     along = scale.reshape((1,) * (rank + 2 - scale.ndim) + scale.shape)

@@ -54,6 +54,8 @@ MOST_TAPS = 64
 """Taps that kernels of many channels write out."""
 STORED_TAPS, MORE = 4, 1.5
 """How many taps it takes to store an element and read it again, and how many more one pool has to have than two."""
+MOST_APART = 16
+"""Taps of a mean over a plane, of windows that do not overlap, from which on it is better taken in two steps."""
 _SWAP = (0, 2, 1, 3)
 
 
@@ -116,6 +118,9 @@ def _check_planes(m: Match, lanes: int) -> Fail | None:
     op, x = m.op(Pool), m.values["x"]
     if len(op.kernel) != 2 or max(op.kernel) == 1:
         return Fail("")
+    apart = all(k <= s for k, s in zip(op.kernel, op.strides, strict=True))
+    if op.mode != "max" and x.shape[1] == 1 and apart and math.prod(op.kernel) < MOST_APART:
+        return Fail("its windows are small and do not overlap")
     short = [_works(op, 0) and x.shape[3] < 2 * lanes, _works(op, 1) and m.root.result.shape[2] < lanes]
     return Fail("its channels fill vectors, or its lines do not") if 2 * x.shape[1] > lanes or any(short) else None
 
