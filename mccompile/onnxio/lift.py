@@ -115,7 +115,8 @@ def _part_outputs(graph: onnx.GraphProto, names: Names) -> None:
         made.append(node)
         for i, name in enumerate(node.output):
             reader = readers.get(name, [])
-            if name in outputs and len(reader) == 1 and reader[0].op_type in ("Clip", "Relu"):
+            first = len(reader) == 1 and reader[0].input[0] == name  # a Clip may read it as a limit
+            if name in outputs and first and reader[0].op_type in ("Clip", "Relu"):
                 node.output[i] = reader[0].input[0] = inner = names.fresh(f"{name}.inner")
                 made.append(helper.make_node("Identity", [inner], [name]))
     if len(made) > len(graph.node):

@@ -29,6 +29,9 @@ _NON_TENSOR = {
 NO_NAMES = ("", "?", "None", "-1")
 """What exporters write for an extent that they do not know: axes that are called so need not be equal."""
 
+PRIVATE = "__"
+"""What names of attributes begin with that are an exporter's own. Here, nodes made of others have some."""
+
 DAMAGED = "the file is no ONNX model, or it is damaged or cut short"
 
 
@@ -120,7 +123,7 @@ class GraphReader:
             name=proto.name,
             inputs=tuple(proto.input),
             outputs=tuple(proto.output),
-            attrs={attribute.name: self.attribute(attribute, label) for attribute in proto.attribute},
+            attrs={a.name: self.attribute(a, label) for a in proto.attribute if not a.name.startswith(PRIVATE)},
             index=index,
         )
 

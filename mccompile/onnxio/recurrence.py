@@ -14,6 +14,7 @@ from collections.abc import Mapping
 
 import numpy as np
 import onnx
+import onnx.parser
 from onnx import helper, numpy_helper
 
 from mccompile.ir.names import Names
@@ -22,6 +23,10 @@ from mccompile.onnxio.write import serialize
 
 _WEIGHTS = ((1, 8, 9), (2, 10, 11))
 """Where the node has a matrix, its scales and its zero points."""
+_LENGTHS = 4
+"""The input that says how long each sequence is."""
+_NEWER = 11
+"""The opset that DynamicQuantizeLinear is of, and Range."""
 _INPUTS = 8
 """Inputs that LSTM has as well."""
 
@@ -35,11 +40,12 @@ def unrounded_recurrence(model: bytes) -> bytes | None:
     proto = onnx.ModelProto.FromString(model)
     constants = {t.name: t for graph in all_graphs(proto.graph) for t in graph.initializer}
     names = Names(value_names(proto.graph))
+    opset = max((o.version for o in proto.opset_import if o.domain in ("", "ai.onnx")), default=_NEWER)
     changes = 0
     for graph in all_graphs(proto.graph):
         for at in reversed(range(len(graph.node))):  # nodes are inserted in front
             if _replace(graph.node[at], proto.graph, constants, names):
-                for made in reversed(_rounded(graph.node[at], names)):
+                for made in reversed(_rounded(graph.node[at], names, opset)):
                     graph.node.insert(at, made)
                 changes += 1
     if changes and not any(o.domain in ("", "ai.onnx") for o in proto.opset_import):
@@ -69,12 +75,66 @@ def _replace(
     return True
 
 
-def _rounded(cell: onnx.NodeProto, names: Names) -> list[onnx.NodeProto]:
-    """The nodes that round x to 8 bits; the cell reads what they make."""
-    x = cell.input[0]
-    parts = [names.fresh(f"{x}.{part}") for part in ("bytes", "byte_scale", "byte_zero")]
+def _rounded(cell: onnx.NodeProto, names: Names, opset: int) -> list[onnx.NodeProto]:
+    """The nodes that round x to 8 bits, as far as a sequence reads it; the cell reads what they make."""
+    x, made = cell.input[0], []
     cell.input[0] = names.fresh(f"{x}.rounded")
-    return [
-        helper.make_node("DynamicQuantizeLinear", [x], parts),
-        helper.make_node("DequantizeLinear", parts, [cell.input[0]]),
-    ]
+    has_lengths = len(cell.input) > _LENGTHS and cell.input[_LENGTHS] != ""
+    if has_lengths and opset >= _NEWER:  # else Range is not known, nor how to do without it
+        read = names.fresh(f"{x}.read")
+        made += _nodes(_READ, {"x": x, "lengths": cell.input[_LENGTHS], "y": read}, names)
+        x = read
+    return made + _nodes(_BYTES if opset >= _NEWER else _OLD_BYTES, {"x": x, "y": cell.input[0]}, names)
+
+
+def _nodes(text: str, called: dict[str, str], names: Names) -> list[onnx.NodeProto]:
+    """The nodes of a text; what it names is ``called`` so in the model, or new there."""
+    nodes = list(onnx.parser.parse_graph(f"g (float[N] x) => (float[N] y) {{ {text} }}").node)
+    for node in nodes:
+        for values in (node.input, node.output):
+            for i, name in enumerate(values):
+                if name not in called:
+                    called[name] = names.fresh(f"{called['x']}.{name}")
+                values[i] = called[name]
+    return nodes
+
+
+_READ = """
+    shape = Shape(x)
+    first = Constant<value = int64 {0}>()
+    next = Constant<value = int64 {1}>()
+    steps = Gather(shape, first)
+    step = Range(first, steps, next)
+    length = ReduceMax<keepdims = 0>(lengths)
+    longest = Cast<to: int = 7>(length)
+    before = Less(step, longest)
+    column = Constant<value = int64[3] {-1, 1, 1}>()
+    is_read = Reshape(before, column)
+    nothing = Constant<value = float {0}>()
+    y = Where(is_read, x, nothing)
+"""
+"""x without what lies behind the longest sequence, at whose extremes onnxruntime does not look; 0 is between them."""
+
+_BYTES = """
+    bytes, scale, zero = DynamicQuantizeLinear(x)
+    y = DequantizeLinear(bytes, scale, zero)
+"""
+
+_OLD_BYTES = """
+    none = Constant<value = float {0}>()
+    one = Constant<value = float {1}>()
+    top = Constant<value = float {255}>()
+    least = Constant<value = uint8 {0}>()
+    largest = ReduceMax<keepdims = 0>(x)
+    smallest = ReduceMin<keepdims = 0>(x)
+    high = Max(largest, none)
+    low = Min(smallest, none)
+    span = Sub(high, low)
+    scale = Div(span, top)
+    below = Neg(low)
+    shift = Div(below, scale)
+    zero = com.microsoft.QuantizeLinear(shift, one, least)
+    bytes = com.microsoft.QuantizeLinear(x, scale, zero)
+    y = com.microsoft.DequantizeLinear(bytes, scale, zero)
+"""
+"""The same below opset 11. x of zeros alone is no number here."""

@@ -244,7 +244,7 @@ def _lstm(n: Import) -> None:
     w, r = (_Matrices(n, i, at) for i, at in ((1, 8), (2, 10)))
     if w.bytes.shape[::2] != r.bytes.shape[::2]:
         raise n.error(f"weights {n.input(1).type} and {n.input(2).type} are not of as many directions and columns")
-    q, q_scale, q_zero = e.quantized_dynamically(e.name(0))
+    q, q_scale, q_zero = e.quantized_dynamically(_until_longest(e))
     products = []
     for d, (whole, scale, zero) in enumerate(w.directions()):
         parts = [q, e.constant(whole, f"weights{d}"), q_zero, e.constant(zero, f"weights_zero{d}")]
@@ -257,6 +257,17 @@ def _lstm(n: Import) -> None:
     attrs = {**e.given(*_LSTM), MULTIPLIED: 1}
     e.nodes.append(OnnxNode("LSTM", tuple(inputs), n.node.outputs, "", n.node.name, attrs, n.node.index))
     e.finish()
+
+
+def _until_longest(e: Contrib) -> str:
+    """x without what lies behind the longest of the sequences, input 4: onnxruntime does not look at that. 0 is
+    between the extremes in any case."""
+    if e.n.optional(4) is None:
+        return e.name(0)
+    longest = e.cast(e.add("ReduceMax", [e.name(4)], "longest", keepdims=0), "i64", "steps")
+    before = e.add("Less", [e.counted(0, e.n.input(0).shape[0], "step"), longest], "before_end")
+    parts = [e.reshaped(before, (-1, 1, 1), "read"), e.name(0), e.constant(np.array(0, np.float32), "nothing")]
+    return e.add("Where", parts, "until_longest")
 
 
 class _Matrices:

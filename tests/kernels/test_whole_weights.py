@@ -124,18 +124,23 @@ def test_cells_by_bytes_are_right(target: str, tmp_path: Path) -> None:
         assert result.ok, f"seed {seed}\n" + "\n".join(result.lines())
 
 
-def _dynamically(folder: Path, arrays: dict[str, np.ndarray[Any, Any]], steps: int, batch: int) -> Path:
-    """Cells of com.microsoft of two directions, by weights w and r, a bias b, scales s and zero points z."""
+def _dynamically(
+    folder: Path, arrays: dict[str, np.ndarray[Any, Any]], steps: int, batch: int, lengths: str = "", opset: int = 17
+) -> Path:
+    """Cells of com.microsoft of two directions, by weights w and r, a bias b, scales s and zero points z; sequences
+    may have ``lengths``, an input."""
     many, size, width = arrays["w"].shape
     bias = "b" if "b" in arrays else ""
     node = helper.make_node(
-        "DynamicQuantizeLSTM", ["x", "w", "r", bias, "", "", "", "", "s", "z", "s", "z"], ["y"],
+        "DynamicQuantizeLSTM", ["x", "w", "r", bias, lengths, "", "", "", "s", "z", "s", "z"], ["y"],
         domain="com.microsoft", hidden_size=width // 4, direction="bidirectional",
     )  # fmt: skip
-    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, (steps, batch, size))
+    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, (steps, batch, size))]
+    inputs += [helper.make_tensor_value_info(lengths, TensorProto.INT32, (batch,))] if lengths else []
     y = helper.make_tensor_value_info("y", TensorProto.FLOAT, (steps, many, batch, width // 4))
-    graph = helper.make_graph([node], "cells", [x], [y], [numpy_helper.from_array(a, n) for n, a in arrays.items()])
-    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    constants = [numpy_helper.from_array(a, n) for n, a in arrays.items()]
+    graph = helper.make_graph([node], "cells", inputs, [y], constants)
+    opsets = [helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)]
     onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), folder / "cells.onnx")
     return folder / "cells.onnx"
 
@@ -157,19 +162,39 @@ def test_cells_quantised_dynamically_keep_bytes(target: str, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("target", ["generic", "x86-64-v3"])
-@pytest.mark.parametrize("byte", [np.int8, np.uint8])
-def test_what_cells_read_is_rounded_as_onnxruntime_does(byte: type, target: str, tmp_path: Path) -> None:
-    """States are rounded there, too: here they are multiplied by zero."""
+@pytest.mark.parametrize(("byte", "lengths"), [(np.int8, ()), (np.uint8, ()), (np.int8, (3, 5)), (np.int8, (7, 1))])
+def test_what_cells_read_is_rounded_as_onnxruntime_does(
+    byte: type, lengths: tuple[int, ...], target: str, tmp_path: Path
+) -> None:
+    """States are rounded there, too: here they are multiplied by zero. What lies behind the longest sequence has no
+    say in it."""
     r, (directions, size, hidden) = np.random.default_rng(8), (2, 13, 5)
     info, width = np.iinfo(byte), 4 * hidden
     arrays = {"w": r.integers(info.min, info.max + 1, (directions, size, width)).astype(byte)}
     arrays |= {"r": np.full((directions, hidden, width), 3, byte), "z": np.full(directions, 3, byte)}
     arrays["b"] = r.uniform(-0.5, 0.5, (directions, 2 * width)).astype(np.float32)
     arrays["s"] = r.uniform(0.005, 0.01, directions).astype(np.float32)
-    path, given = _dynamically(tmp_path, arrays, 7, 2), {"x": r.normal(0.5, 2, (7, 2, size)).astype(np.float32)}
+    path = _dynamically(tmp_path, arrays, 7, 2, "lengths" if lengths else "")
+    given = {"x": r.normal(0.5, 2, (7, 2, size)).astype(np.float32)}
+    if lengths:
+        given["x"][max(lengths) :] *= 100
+        given["lengths"] = np.array(lengths, np.int32)
     mccompile.compile(path, tmp_path / "out", target=target, name="net")
     (want,) = ort.InferenceSession(str(path), providers=["CPUExecutionProvider"]).run(None, given)
     np.testing.assert_allclose(Network(tmp_path / "out").run(given)["y"], want, rtol=0, atol=2e-6)
+    result = check(path, Options(target=target), inputs=given)
+    assert result.ok, result.lines()
+
+
+@pytest.mark.parametrize("opset", [9, 10, 11])
+def test_cells_of_older_models_are_judged_too(opset: int, tmp_path: Path) -> None:
+    """DynamicQuantizeLinear, by which the reference rounds what they read, is of opset 11."""
+    r, (directions, size, hidden) = np.random.default_rng(9), (2, 6, 5)
+    extents = {"w": size, "r": hidden}
+    arrays = {n: r.integers(-127, 128, (directions, e, 4 * hidden)).astype(np.int8) for n, e in extents.items()}
+    arrays |= {"s": np.full(directions, 0.01, np.float32), "z": np.zeros(directions, np.int8)}
+    result = check(_dynamically(tmp_path, arrays, 4, 2, opset=opset), Options(target="generic"))
+    assert result.ok, result.lines()
 
 
 @pytest.mark.parametrize("shape", [(2, 16, 124), (1, 16, 128)])

@@ -510,3 +510,10 @@ def test_recurrent_cells_below_opset_7(tmp_path: Path, op: str) -> None:
         graph = import_graph(save(model, tmp_path), Options(target="generic")).graph
         found.append(graph.evaluate({"x": x})["y"])
     np.testing.assert_array_equal(*found)
+
+
+def test_private_attributes_are_not_read(tmp_path: Path) -> None:
+    """Names with two underscores in front are an exporter's own: none of ours, whatever they say."""
+    node = helper.make_node("Relu", ["x"], ["y"])
+    node.attribute.append(helper.make_attribute("__multiplied", 1))
+    assert not read_model(save(proto([node]), tmp_path)).graph.nodes[0].attrs

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx.parser
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
@@ -18,6 +19,7 @@ from mccompile.onnxio import (
     unrounded_recurrence,
     unsigned_products,
 )
+from tests.support.judge import plain_session
 
 N = helper.make_node
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -79,3 +81,16 @@ def test_rewritten_models_define_each_value_once(
     made = rewrite(_beside(nodes, names, constants))
     assert made is not None
     onnx.checker.check_model(made)
+
+
+def test_an_output_that_is_a_limit_of_another_stays_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Clip between x and the least element, which is an output: x is no output, whatever else the Clip reads."""
+    monkeypatch.chdir(tmp_path)
+    text = """<ir_version: 8, opset_import: ["" : 17]>
+        g (float[1,4] x, float[1] s) => (float low, float[1,4] y)
+        { low = ReduceMin<keepdims=0>(s) y = Clip(x, low) }"""
+    model = onnx.parser.parse_model(text).SerializeToString()
+    given = {"x": np.float32([[-2, -1, 1, 2]]), "s": np.float32([-1.5])}
+    for made in (model, _quantisable(model)):
+        low, y = plain_session(made).run(None, given)
+        assert (float(low), y.tolist()) == (-1.5, [[-1.5, -1, 1, 2]])

@@ -27,6 +27,21 @@ def _model(shape: tuple[int, ...], scale: Array, bias: Array, opset: int) -> byt
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8).SerializeToString()
 
 
+def test_an_epsilon_that_a_call_gives_is_left_to_it() -> None:
+    """Inside of a function, whose attribute it is."""
+    node = helper.make_node("InstanceNormalization", ["x", "s", "b"], ["y"])
+    node.attribute.add(name="epsilon", type=onnx.AttributeProto.FLOAT, ref_attr_name="eps")
+    function = helper.make_function("my", "F", ["x", "s", "b"], ["y"], [node], [helper.make_opsetid("", 21)], ["eps"])
+    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, (1, 2, 8)) for n in "xy")
+    graph = helper.make_graph([helper.make_node("F", ["x", "s", "b"], ["y"], domain="my", eps=1.0)], "g", [x], [y], [
+        numpy_helper.from_array(np.ones(2, np.float32), n) for n in "sb"
+    ])  # fmt: skip
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid("my", 1)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=9, functions=[function]).SerializeToString()
+    given = np.random.default_rng(0).normal(size=(1, 2, 8)).astype(np.float32)
+    np.testing.assert_allclose(_ran(sums_in_doubles(model) or model, given), _ran(model, given), rtol=1e-5, atol=1e-6)
+
+
 def _ran(model: bytes, x: Array) -> Array:
     return np.asarray(plain_session(model).run(None, {"x": x})[0])
 
