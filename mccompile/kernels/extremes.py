@@ -79,7 +79,7 @@ class ExtremesVector(ExtremesGeneric):
             return "there is nothing to compare"
         lines = x.type.count / x.shape[axis]
         vectors = lines * -(-x.shape[axis] // target.lanes)
-        return Offer(self.label, vectors * VECTOR_CYCLES + 2 * y.type.count * LINE_CYCLES + moved(node, target))
+        return Offer(self.label, vectors * VECTOR_CYCLES + y.type.count * LINE_CYCLES + moved(node, target))
 
     def forwards(self, call: Call) -> Call:
         return call

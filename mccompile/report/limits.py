@@ -93,6 +93,9 @@ def _ways_out(c: Compilation, report: Mapping[str, Any], ram: int | None, flash:
     ways = ["a smaller model"]
     if flash is not None and report["blob_bytes"] > flash and floats and not c.options.weights:
         ways.append("weights in fewer bits (--weights f16, i8 or i4)")
+    grows = c.target.spare_memory and not c.target.compact and c.options.max_blob_growth != 0
+    if flash is not None and report["blob_bytes"] > flash and grows:
+        ways.append("constants that grow for nothing (--max-blob-growth 0)")
     if floats:
         ways.append("integers of 8 bits (`mccompile quantize`)")
     if ram is not None and report["memory"]["arena_bytes"] > ram:

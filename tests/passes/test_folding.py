@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 
+import mccompile
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Value
 from mccompile.ir.types import F32, TensorType
@@ -15,6 +19,7 @@ from mccompile.ops.reduce import Reduce
 from mccompile.passes.clean.fold_constants import DEAR_GROWTH_BYTES, MAX_GROWTH_BYTES
 from mccompile.passes.manager import run_passes
 from mccompile.targets.target import resolve
+from tests.kernels.cases import Net
 
 X, Y = ex.var(0, F32), ex.var(1, F32)
 
@@ -155,6 +160,17 @@ def test_what_is_dear_to_compute_is_folded_where_there_is_memory() -> None:
     assert changes == 2
     assert MAX_GROWTH_BYTES < after - before <= 512 * 4096
     assert _fold(_sines(512))[0] == 0
+
+
+@pytest.mark.parametrize("asked", [{"max_blob_growth": 0}, {"opt_level": "Os"}], ids=str)
+def test_constants_grow_by_as_much_as_is_asked_for(asked: dict[str, Any], tmp_path: Path) -> None:
+    """Sines of sums of two vectors, 2 MB."""
+    n = Net(1)
+    sines = n("Sin", n("Add", n.weight(512, 1), n.weight(1, 1024)))
+    (tmp_path / "net.onnx").write_bytes(n.model(n("Mul", sines, n.input(512, 1024))).SerializeToString())
+    for options, grows in (({}, True), (asked, False)):
+        made = mccompile.compile(tmp_path / "net.onnx", tmp_path / "out", target="x86-64-v3", **options)
+        assert (made.report["blob_bytes"] > 1 << 20) == grows
 
 
 def test_what_is_dear_to_compute_has_a_limit_too() -> None:

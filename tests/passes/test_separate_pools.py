@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import mccompile
 from mccompile.check.check import check
 from mccompile.driver import Options
 from mccompile.ir import expr as ex
@@ -15,6 +16,7 @@ from mccompile.ir.graph import Graph
 from mccompile.ir.types import F32, TensorType
 from mccompile.ops.pool import Pool
 from mccompile.passes.manager import run_passes
+from mccompile.passes.rewrite.pools import PLAIN_TAPS
 from mccompile.targets.target import resolve
 from tests.kernels.cases import Array, Net
 
@@ -85,7 +87,8 @@ def test_windows_of_lines_mean_the_same(seed: int, mode: str) -> None:
     rng = np.random.default_rng(seed)
     kernel, dilation = int(rng.integers(2, 40)), int(rng.choice([1, 1, 2]))
     stride = int(rng.integers(1, min(kernel, 4)))
-    op = Pool(mode, (kernel,), (stride,), tuple(rng.integers(0, kernel, 2).tolist()), (dilation,),
+    least = int(kernel <= PLAIN_TAPS)  # without padding, compilers make vectors of such
+    op = Pool(mode, (kernel,), (stride,), tuple(rng.integers(least, kernel, 2).tolist()), (dilation,),
               ceil=bool(rng.integers(2)), count_pad=bool(rng.integers(2)))  # fmt: skip
     found = judge(op, (int(rng.integers(1, 3)), int(rng.integers(1, 4)), int(rng.integers(90, 120))), rng)
     assert not found["pool"]
@@ -132,8 +135,8 @@ def test_what_a_step_depends_on_stays(tmp_path: Path) -> None:
     assert "pool.generic" in {s["kernel"] for s in found.report["steps"]}
 
 
-def test_means_of_small_windows_side_by_side_stay_one_pool(tmp_path: Path) -> None:
-    """Two steps would copy as much as they compute."""
+def test_means_of_small_windows_of_a_plane_stay_one_pool(tmp_path: Path) -> None:
+    """Compilers make vectors of these."""
     n = Net(6)
     small = n("AveragePool", n.input(1, 1, 64, 96), kernel_shape=[2, 2], strides=[2, 2])
     large = n("AveragePool", n.input(1, 1, 128, 96), kernel_shape=[4, 4], strides=[4, 4])
@@ -142,3 +145,18 @@ def test_means_of_small_windows_side_by_side_stay_one_pool(tmp_path: Path) -> No
     assert found.ok, found
     pools = {y for s in found.report["steps"] if s["kernel"].startswith("pool") for y in s["writes"]}
     assert small in pools
+
+
+@pytest.mark.parametrize("op", ["MaxPool", "AveragePool", "Resize"])
+def test_a_kernel_that_is_asked_for_is_taken(op: str, tmp_path: Path) -> None:
+    n = Net(7)
+    x = n.input(1, 1, 40, 48)
+    if op == "Resize":
+        y, kernel = n(op, x, "", n.constant(np.array([1, 1, 2, 2], np.float32)), mode="linear"), "resize"
+    else:
+        y, kernel = n(op, x, kernel_shape=[9, 9]), "pool"
+    path = tmp_path / "net.onnx"
+    path.write_bytes(n.model(y).SerializeToString())
+    for kernels in ({}, {kernel: f"{kernel}.generic"}):
+        report = mccompile.compile(path, tmp_path / "out", target="x86-64-v3", kernels=kernels).report
+        assert (f"{kernel}.generic" in {s["kernel"] for s in report["steps"]}) == bool(kernels)

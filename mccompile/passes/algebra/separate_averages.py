@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from mccompile.ir.graph import Graph, Node
 from mccompile.passes.analysis.analyses import Analyses
 from mccompile.passes.analysis.steps import has_to_be_exact, stepped
@@ -13,7 +15,9 @@ from mccompile.targets.target import Target
 ROUNDS = True
 
 
-def run(graph: Graph, remarks: Remarks, target: Target, whole: Graph, analyses: Analyses) -> int:
+def run(
+    graph: Graph, remarks: Remarks, target: Target, kernels: Mapping[str, str], whole: Graph, analyses: Analyses
+) -> int:
     """Compute the mean over windows of planes with few channels as one of columns of the means of rows, and over
     those of a line as one of shorter windows. May change rounding: sums are taken in another order."""
     if target.lanes < LEAST_LANES or not target.spare_memory:
@@ -24,4 +28,4 @@ def run(graph: Graph, remarks: Remarks, target: Target, whole: Graph, analyses: 
     def exact(node: Node) -> bool:
         return has_to_be_exact(node, steps)
 
-    return apply_rules(graph, remarks, rules(("average", "sum"), target.lanes, exact))
+    return apply_rules(graph, remarks, rules(("average", "sum"), target.lanes, exact), kernels)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from mccompile._dataclass import dataclass
@@ -47,7 +47,7 @@ PLAIN_CYCLES = 1.5
 _SWAP = (0, 2, 1)
 
 
-def run(graph: Graph, remarks: Remarks, target: Target) -> int:
+def run(graph: Graph, remarks: Remarks, target: Target, kernels: Mapping[str, str]) -> int:
     """Resize planes of few channels, volumes, and what is made of many elements, along one axis at a time. May change
     rounding: products are taken in another order."""
     if target.lanes < LEAST_LANES or not target.spare_memory:
@@ -61,7 +61,7 @@ def run(graph: Graph, remarks: Remarks, target: Target) -> int:
         _rewrite(m, target.lanes)
 
     pattern = Is(Resize, None, "resize", plain=False)
-    return apply_rules(graph, remarks, (Rule("separated axes", pattern, check, rewrite),))
+    return apply_rules(graph, remarks, (Rule("separated axes", pattern, check, rewrite),), kernels)
 
 
 @dataclass(frozen=True)

@@ -28,13 +28,13 @@ DEAR_GROWTH_BYTES = 32 << 20
 """Likewise for what is dear to compute, on targets with memory to spare: reading so much takes some milliseconds."""
 
 
-def run(graph: Graph, remarks: Remarks, target: Target) -> int:
+def run(graph: Graph, remarks: Remarks, target: Target, growth: float = 1.0) -> int:
     """Compute nodes whose operands are all constants, unless the constants would take much more room then.
 
     Exact but for functions of the C library, whose last bit numpy may round another way.
     """
     outputs = set(graph.outputs)
-    room = _Room(graph, outputs, target.spare_memory)
+    room = _Room(graph, outputs, target.spare_memory and not target.compact and growth > 0)
     kept: list[Node] = []
     for node in graph.nodes:
         if not _is_constant(node, graph.constants):

@@ -172,6 +172,14 @@ def _check_turned_rows(m: Match) -> Fail | None:
     return None if m.r.is_private(rows.result) else Fail("what is between them is needed elsewhere")
 
 
+def _check_turned_normalisation(m: Match) -> Fail | None:
+    norm, perm, x = m.op(Normalize, "rows"), m.op(Transpose, "transpose").perm, m.nodes["rows"].operands[0]
+    assert x is not None
+    turned = [perm[a] for a in sorted(norm.axes) if x.shape[a] != 1]
+    another = None if turned == sorted(turned) else Fail("its sums would be taken in another order")
+    return _check_turned_rows(m) or another
+
+
 def _turned_softmax(m: Match) -> None:
     soft = m.op(Softmax, "rows")
     _read_unturned(m, replace(soft, axis=m.op(Transpose, "transpose").perm[soft.axis]))
@@ -381,7 +389,7 @@ RULES = (
     Rule(
         "normalised along other axes",
         Is(Transpose, (Is(Normalize, (_TURNED,), "rows", plain=False),), "back"),
-        _check_turned_rows, _turned_normalisation,
+        _check_turned_normalisation, _turned_normalisation,
     ),
     Rule("let the readers broadcast", Is(Expand, (_X,), "expand"), _check_expand, _bypass_expand),
     Rule(

@@ -35,6 +35,7 @@ from collections.abc import Callable, Container
 from dataclasses import replace
 
 from mccompile.ir import expr as ex
+from mccompile.ir.dims import varies
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.op import Op
 from mccompile.ir.types import F32, Shape
@@ -54,8 +55,10 @@ MOST_TAPS = 64
 """Taps that kernels of many channels write out."""
 STORED_TAPS, MORE = 4, 1.5
 """How many taps it takes to store an element and read it again, and how many more one pool has to have than two."""
-MOST_APART = 16
-"""Taps of a mean over a plane, of windows that do not overlap, from which on it is better taken in two steps."""
+PLAIN_TAPS = 10
+"""Taps of a mean, of one channel without padding, of which compilers make vectors of the plain loop (gcc 12)."""
+PLAIN_PAIR = 2
+"""Likewise of a maximum, along a line."""
 _SWAP = (0, 2, 1, 3)
 
 
@@ -82,9 +85,11 @@ def rules(modes: Container[str], lanes: int, exact: Callable[[Node], bool] = lam
 
 def _obstacle(m: Match) -> Fail | None:
     """Why a pool stays as it is, whatever its shape."""
-    node = m.root
-    if refused := not_floats_in_rows(node, m.values["x"]):
+    node, op, x = m.root, m.op(Pool), m.values["x"]
+    if refused := not_floats_in_rows(node, x):
         return refused
+    if _is_plain(op, x.shape, node.result.shape):
+        return Fail("compilers make vectors of it as it is")
     if any(v.type.count > 1 and v.shape != node.result.shape for v in node.extras):
         return Fail("an operand of its epilogue is broadcast along some axes")
     return None
@@ -114,13 +119,19 @@ def _works(op: Pool, axis: int) -> bool:
     return op.kernel[axis] > 1 or op.strides[axis] > 1 or op.pads[axis] + op.pads[2 + axis] > 0
 
 
+def _is_plain(op: Pool, x: Shape, y: Shape) -> bool:
+    """Whether small windows of one channel lie within the operand, each of them."""
+    most = PLAIN_TAPS if op.mode != "max" else PLAIN_PAIR if len(op.kernel) == 1 else 0
+    if varies(x) or x[1] != 1 or any(op.pads) or math.prod(op.kernel) > most:
+        return False
+    windows = zip(x[2:], y[2:], op.kernel, op.strides, op.dilations, strict=True)
+    return all((n - 1) * stride + (taps - 1) * apart < extent for extent, n, taps, stride, apart in windows)
+
+
 def _check_planes(m: Match, lanes: int) -> Fail | None:
     op, x = m.op(Pool), m.values["x"]
     if len(op.kernel) != 2 or max(op.kernel) == 1:
         return Fail("")
-    apart = all(k <= s for k, s in zip(op.kernel, op.strides, strict=True))
-    if op.mode != "max" and x.shape[1] == 1 and apart and math.prod(op.kernel) < MOST_APART:
-        return Fail("its windows are small and do not overlap")
     short = [_works(op, 0) and x.shape[3] < 2 * lanes, _works(op, 1) and m.root.result.shape[2] < lanes]
     return Fail("its channels fill vectors, or its lines do not") if 2 * x.shape[1] > lanes or any(short) else None
 
