@@ -32,6 +32,7 @@ from mccompile.onnxio import (
     dtype_of_array,
     evaluate_model,
     extract_with_outputs,
+    has_operators,
     jitter_weights,
     read_model,
     sigmoids_by_exp,
@@ -47,6 +48,9 @@ from mccompile.run.values import item_name
 from mccompile.search.state import Compilation
 
 Array = np.ndarray[Any, np.dtype[Any]]
+ENDING = frozenset({"LSTM", "GRU"})
+"""Operators of which onnxruntime (1.32) ends the program where there are no sequences, and for some no steps."""
+
 WRONG_OPTIMISERS = ["Pad_Fusion"]
 """It makes padding of MaxPool, which counts as minus infinity, of zeros: no noise, but another network."""
 
@@ -129,6 +133,8 @@ class OnnxRuntime:
     known: Mapping[str, Array] = field(default_factory=dict)
     operands: tuple[str, ...] = ()
     factors: Callable[[str], float] = lambda name: 1.0
+    of_nothing: Callable[[], OnnxReference] | None = None
+    """Who judges where an input has no elements, if onnxruntime (1.32) would end the program."""
 
     def surer(self) -> OnnxRuntime:
         """The same judge with more draws of weights that are one unit off."""
@@ -139,6 +145,8 @@ class OnnxRuntime:
 
     def run(self, inputs: Mapping[str, Array]) -> Expected:
         """CompileError if onnxruntime cannot run the model on these inputs."""
+        if self.of_nothing is not None and any(np.size(a) == 0 for a in inputs.values()):
+            return self.of_nothing().run(inputs)
         feeds = _feeds(inputs, self.fixed, self.extents, self.halves, self.texts, self.sequences)
         asked = tuple(dict.fromkeys([*self.names, *self.operands]))
         try:
@@ -291,6 +299,12 @@ def open_judge(
     ports = _Ports.of(path, constants or {}, outputs)
     inner = [*inner, *(n for n in ports.operands if n not in inner)]
     why = "onnxruntime is not installed"
+
+    def reference(why: str = "onnxruntime ends where cells are given nothing") -> OnnxReference:
+        model = prepare(read_model(path), dims, input_shapes, constants).model
+        left = {o for node in model.graph.nodes for o in node.outputs} | set(outputs)
+        return OnnxReference(why, tuple(n for n in names if n in left), model)
+
     try:
         import onnxruntime
     except ImportError:
@@ -310,19 +324,18 @@ def open_judge(
             why = f"onnxruntime cannot load the model: {_first_line(e)}"
         else:
             engine = f"onnxruntime {onnxruntime.__version__}"
+            of_nothing = reference if has_operators(asked, ENDING) else None
             notes = () if data is asked or data is wide else (UNSIGNED,)
             notes = notes if plainly is None else (*notes, UNROUNDED)
             others = _others(onnxruntime, data)
             return OnnxRuntime(
                 engine, names, plain, others, ports.fixed, notes, ports.legends, ports.halves, ports.extents,
                 sequences=ports.sequences, model=data, deciding=ports.deciding, known=ports.known,
-                operands=tuple(n for n in ports.operands if n in inside),
+                operands=tuple(n for n in ports.operands if n in inside), of_nothing=of_nothing,
             )  # fmt: skip
     if draws:
         raise CompileError(f"a network whose random numbers are inputs needs onnxruntime to compare with: {why}")
-    model = prepare(read_model(path), dims, input_shapes, constants).model
-    left = {o for node in model.graph.nodes for o in node.outputs} | set(outputs)
-    return OnnxReference(why, tuple(n for n in names if n in left), model)
+    return reference(why)
 
 
 def feeds_of(path: Path, c: Compilation, inputs: Mapping[str, Array]) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from mccompile.onnxio.model import (
     subgraphs,
     value_names,
 )
+from mccompile.onnxio.nested import has_operators
 from mccompile.onnxio.read import read_model
 from mccompile.onnxio.recurrence import unrounded_recurrence
 from mccompile.onnxio.schema import (
@@ -63,6 +64,7 @@ __all__ = [
     "expand_function",
     "extract_with_outputs",
     "formals",
+    "has_operators",
     "has_reference",
     "infer_types",
     "is_function",

@@ -89,6 +89,19 @@ def test_a_cell_that_rounds_its_state_is_judged_by_the_real_weights(per_column: 
     assert not compare("y", one.values["y"], two.values["y"], two.noise["y"]).ok
 
 
+@pytest.mark.parametrize(("op", "gates"), [("LSTM", 4), ("GRU", 3)])
+def test_cells_without_sequences_are_judged_by_onnx(op: str, gates: int, tmp_path: Path) -> None:
+    """onnxruntime would end the program there."""
+    r, hidden = np.random.default_rng(0), 3
+    weights = {"w": r.normal(size=(1, gates * hidden, 2)), "r": r.normal(size=(1, gates * hidden, hidden))}
+    node = helper.make_node(op, ["x", "w", "r"], ["y"], hidden_size=hidden)
+    given, made = {"x": (F32, [4, "n", 2])}, {"y": (F32, [4, 1, "n", hidden])}
+    path = save(tmp_path / "m.onnx", [node], given, made, {n: a.astype(np.float32) for n, a in weights.items()})
+    result = check(path, Options(dims={"n": "0..2"}))
+    assert result.ok, "\n".join(result.lines())
+    assert {run.comparisons[0].type for run in result.runs} >= {"float32[4,1,0,3]", "float32[4,1,2,3]"}
+
+
 def test_a_wrong_optimisation_is_no_noise(tmp_path: Path) -> None:
     """Zeros around negative numbers are the largest there, which padding of the pooling itself is not."""
     nodes = [
