@@ -35,6 +35,7 @@ from mccompile.onnxio import (
     has_operators,
     jitter_weights,
     read_model,
+    rounded_inputs,
     sigmoids_by_exp,
     sums_in_doubles,
     tensor_names,
@@ -312,9 +313,10 @@ def open_judge(
     else:
         inside = set(tensor_names(path)) if ports.operands else set()  # of functions, names are ours
         inner = [n for n in inner if n not in ports.operands or n in inside]
-        asked = extract_with_outputs(path, [n for n in inner if n not in outputs])
+        rounded = [n for n in rounded_inputs(path) if n in inner] if inner else []
+        asked = extract_with_outputs(path, [n for n in inner if n not in outputs and n not in rounded])
         asked = with_draws(asked, draws) if draws else asked
-        plainly = unrounded_recurrence(asked)
+        plainly = unrounded_recurrence(asked, rounded)
         asked = asked if plainly is None else plainly
         wide = widened(asked, "bf16")
         data = exact_products(onnxruntime, asked if wide is None else wide)

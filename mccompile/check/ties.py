@@ -35,7 +35,7 @@ from mccompile.driver import Compilation
 from mccompile.interface.tensors import MODELS_OWN, Interface
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.types import I32, I64
-from mccompile.onnxio import tensor_names
+from mccompile.onnxio import rounded_inputs, tensor_names
 from mccompile.ops.text import encoded
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -115,7 +115,7 @@ def explained(
     imported = imported_graph(model, c) if imported is None else imported
     if not is_quantised(imported):
         return None
-    known = set(tensor_names(model))
+    known = {*tensor_names(model), *rounded_inputs(model)}
     judge = judge_of(model, c, [name for name in rounded_names(imported) if name in known])
     tie = _OF_REQUANT[c.options.requant]
     found = [judge_layers(imported, c.graph, judge, one, c.interface, tie) for one in inputs]

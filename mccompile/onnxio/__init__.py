@@ -24,7 +24,7 @@ from mccompile.onnxio.model import (
 )
 from mccompile.onnxio.nested import has_operators
 from mccompile.onnxio.read import read_model
-from mccompile.onnxio.recurrence import unrounded_recurrence
+from mccompile.onnxio.recurrence import rounded_inputs, unrounded_recurrence
 from mccompile.onnxio.schema import (
     attribute_default,
     attributes,
@@ -81,6 +81,7 @@ __all__ = [
     "released",
     "require_operands",
     "result_bytes",
+    "rounded_inputs",
     "sigmoids_by_exp",
     "since_version",
     "subgraphs",

@@ -10,7 +10,8 @@ onnxruntime's DynamicQuantizeLSTM rounds x, and the state of each step, to 8 bit
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -19,8 +20,11 @@ from onnx import helper, numpy_helper
 
 from mccompile.ir.names import Names
 from mccompile.onnxio.nested import all_graphs, value_names
+from mccompile.onnxio.read import parse, read_bytes
 from mccompile.onnxio.write import serialize
 
+_CELL = ("DynamicQuantizeLSTM", "com.microsoft")
+_BYTES_AND_ZERO = ("bytes", "byte_zero")
 _WEIGHTS = ((1, 8, 9), (2, 10, 11))
 """Where the node has a matrix, its scales and its zero points."""
 _LENGTHS = 4
@@ -31,11 +35,23 @@ _INPUTS = 8
 """Inputs that LSTM has as well."""
 
 
-def unrounded_recurrence(model: bytes) -> bytes | None:
+def rounded_inputs(path: str | Path) -> list[str]:
+    """What the importer calls the bytes, and the zero points, of what each DynamicQuantizeLSTM of a model file's main
+    graph reads; `unrounded_recurrence` calls them so, too."""
+    path = Path(path)
+    proto = parse(read_bytes(path), path)
+    cells = [node for node in proto.graph.node if node.op_type == _CELL[0] and node.domain == _CELL[1]]
+    taken = value_names(proto.graph) if cells else set()
+    names = [f"{node.output[0]}.{part}" for node in cells for part in _BYTES_AND_ZERO]
+    return [name for name in names if name not in taken]
+
+
+def unrounded_recurrence(model: bytes, inner: Sequence[str] = ()) -> bytes | None:
     """The same model with LSTM in place of each DynamicQuantizeLSTM, or None if it has none with constant weights.
 
     Args:
         model: as `extract_with_outputs` gives it, without external data.
+        inner: those of `rounded_inputs` that are to be outputs, too.
     """
     proto = onnx.ModelProto.FromString(model)
     constants = {t.name: t for graph in all_graphs(proto.graph) for t in graph.initializer}
@@ -48,6 +64,8 @@ def unrounded_recurrence(model: bytes) -> bytes | None:
                 for made in reversed(_rounded(graph.node[at], names, opset)):
                     graph.node.insert(at, made)
                 changes += 1
+    defined = {name for node in proto.graph.node for name in node.output}
+    proto.graph.output.extend(onnx.ValueInfoProto(name=name) for name in inner if name in defined)
     if changes and not any(o.domain in ("", "ai.onnx") for o in proto.opset_import):
         proto.opset_import.append(helper.make_opsetid("", 17))
     return serialize(proto) if changes else None
@@ -57,7 +75,7 @@ def _replace(
     node: onnx.NodeProto, graph: onnx.GraphProto, constants: Mapping[str, onnx.TensorProto], names: Names
 ) -> bool:  # fmt: skip
     """Make a node LSTM, if it is of that kind; ``graph`` gets its weights."""
-    if node.op_type != "DynamicQuantizeLSTM" or node.domain != "com.microsoft" or len(node.input) <= _WEIGHTS[1][2]:
+    if (node.op_type, node.domain) != _CELL or len(node.input) <= _WEIGHTS[1][2]:
         return False
     if any(node.input[i] not in constants for places in _WEIGHTS for i in places):
         return False
@@ -84,7 +102,9 @@ def _rounded(cell: onnx.NodeProto, names: Names, opset: int) -> list[onnx.NodePr
         read = names.fresh(f"{x}.read")
         made += _nodes(_READ, {"x": x, "lengths": cell.input[_LENGTHS], "y": read}, names)
         x = read
-    return made + _nodes(_BYTES if opset >= _NEWER else _OLD_BYTES, {"x": x, "y": cell.input[0]}, names)
+    called = {"x": x, "y": cell.input[0]}
+    called |= {part: names.fresh(f"{cell.output[0]}.{part}") for part in _BYTES_AND_ZERO}
+    return made + _nodes(_BYTES if opset >= _NEWER else _OLD_BYTES, called, names)
 
 
 def _nodes(text: str, called: dict[str, str], names: Names) -> list[onnx.NodeProto]:
@@ -116,8 +136,8 @@ _READ = """
 """x without what lies behind the longest sequence, at whose extremes onnxruntime does not look; 0 is between them."""
 
 _BYTES = """
-    bytes, scale, zero = DynamicQuantizeLinear(x)
-    y = DequantizeLinear(bytes, scale, zero)
+    bytes, scale, byte_zero = DynamicQuantizeLinear(x)
+    y = DequantizeLinear(bytes, scale, byte_zero)
 """
 
 _OLD_BYTES = """
@@ -133,8 +153,8 @@ _OLD_BYTES = """
     scale = Div(span, top)
     below = Neg(low)
     shift = Div(below, scale)
-    zero = com.microsoft.QuantizeLinear(shift, one, least)
-    bytes = com.microsoft.QuantizeLinear(x, scale, zero)
-    y = com.microsoft.DequantizeLinear(bytes, scale, zero)
+    byte_zero = com.microsoft.QuantizeLinear(shift, one, least)
+    bytes = com.microsoft.QuantizeLinear(x, scale, byte_zero)
+    y = com.microsoft.DequantizeLinear(bytes, scale, byte_zero)
 """
 """The same below opset 11. x of zeros alone is no number here."""

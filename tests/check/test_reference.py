@@ -89,6 +89,30 @@ def test_a_cell_that_rounds_its_state_is_judged_by_the_real_weights(per_column: 
     assert not compare("y", one.values["y"], two.values["y"], two.noise["y"]).ok
 
 
+def test_what_cells_round_is_judged_as_layers_are(tmp_path: Path) -> None:
+    """The second of two reads states, which are no floats in C: some are rounded to the other side of a tie, which no
+    tolerance of outputs allows."""
+    rng, size, hidden = np.random.default_rng(5), 8, 24
+    weights: dict[str, np.ndarray] = {"z": np.zeros(1, np.int8)}
+    nodes, x = [], "x"
+    for i, depth in enumerate((size, hidden)):
+        for name, rows in ((f"w{i}", depth), (f"r{i}", hidden)):
+            weights[name] = rng.integers(-127, 128, (1, rows, 4 * hidden)).astype(np.int8)
+            weights[f"{name}.s"] = rng.uniform(0.002, 0.004, 1).astype(np.float32)
+        inputs = [x, f"w{i}", f"r{i}", "", "", "", "", "", f"w{i}.s", "z", f"r{i}.s", "z"]
+        made = [f"y{i}"]
+        nodes += [helper.make_node("DynamicQuantizeLSTM", inputs, made, domain="com.microsoft", hidden_size=hidden)]
+        nodes += [helper.make_node("Squeeze", [f"y{i}", "one"], [x := f"s{i}"])]
+    weights["one"] = np.array([1])
+    path = save(tmp_path / "m.onnx", nodes, {"x": (F32, [24, 1, size])}, {"s1": (F32, [24, 1, hidden])}, weights)
+    explained = []
+    for seed in (0, 2, 4):
+        result = check(path, Options(), seed=seed)
+        assert result.ok, "\n".join(result.lines())
+        explained.append(result.ties is not None)
+    assert any(explained)
+
+
 @pytest.mark.parametrize(("op", "gates"), [("LSTM", 4), ("GRU", 3)])
 def test_cells_without_sequences_are_judged_by_onnx(op: str, gates: int, tmp_path: Path) -> None:
     """onnxruntime would end the program there."""

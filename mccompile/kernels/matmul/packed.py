@@ -293,9 +293,11 @@ def in_depth(tile: PackedTile, left: View, columns: int, target: Target) -> Pack
     depth = -(-steps // blocks // 4) * 4
     taller = min(l2 // 2 // (4 * depth), l2 // 8 // (4 * tile.width), rows) // tile.rows * tile.rows
     chunk = rows if taller + tile.rows > rows else taller
+    if blocks == 1 or chunk <= tile.chunk:
+        return tile
     by_rows = -(-rows // tile.chunk) * columns
     by_depth = -(-rows // chunk) * columns + rows * -(-columns // tile.width)
-    if blocks == 1 or chunk <= tile.chunk or 4 * by_depth > 3 * by_rows:
+    if 4 * by_depth > 3 * by_rows:
         return tile
     return replace(tile, chunk=chunk, depth=depth)
 
