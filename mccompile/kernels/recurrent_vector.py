@@ -93,10 +93,10 @@ class PhasedBlocks:
 class Units:
     """``units`` hidden units in tiles of ``width``, for up to ``items`` batch items at a time, whose scratch memory
     lies so many elements ``apart``. Weights of ``beside`` units lie in one word. Where states are ``rounded`` before
-    they are multiplied, they lie behind that memory so: as floats, as such words, or, for ``dot`` that multiplies
-    bytes, as what 1 stands for, what sums of each digit begin with, and a plane of bytes for each digit. Weights of
-    bytes are ``offset`` more than they were. Where weights are packed when the network runs, they lie there, and
-    ``phases`` says how many gates each phase of a step has.
+    they are multiplied, they lie there so: as floats, last of an item's memory; behind it all as such words, or, for
+    ``dot`` that multiplies bytes, as what 1 stands for, what sums of each digit begin with, and a plane of bytes for
+    each digit. Weights of bytes are ``offset`` more than they were. Where weights are packed when the network runs,
+    they lie there, and ``phases`` says how many gates each phase of a step has.
     """
 
     units: int
@@ -149,12 +149,11 @@ class Units:
         return -(-self.units // lanes) * lanes
 
     def held(self, lanes: int) -> int:
-        """Floats of scratch that all units take as they are multiplied: bf16 are made of two vectors at a time."""
-        if not self.rounded:
-            return 0
+        """Floats of scratch behind all items that units take as they are multiplied: bf16 are made of two vectors at
+        a time."""
         if self.dot:
             return 1 + self.digits + self.digits * self.plane(lanes) // 4
-        return self.units if self.beside == 1 else -(-self.units // (2 * lanes)) * lanes
+        return -(-self.units // (2 * lanes)) * lanes if self.rounded and self.beside > 1 else 0
 
 
 class _Tiled(Variant):
@@ -186,7 +185,7 @@ class _Tiled(Variant):
         beside = BYTES if dot else _beside(node, target)
         rounded = bool(node.op.rounded or dot)
         # The tiles of several items have no words, and take as many time steps for each of them.
-        alone = beside > 1 or rounded or node.operands[2] is not None
+        alone = beside > 1 or dot != "" or node.operands[2] is not None
         gates = self.at_once(node.op)
         vectors, items = _tile(gates, 1 if alone else batch, target)
         digits = FIXED_DIGITS if node.op.rounded == "fixed" else DIGITS
@@ -195,7 +194,8 @@ class _Tiled(Variant):
         width = min(vectors, -(-units // target.lanes)) * target.lanes
         weights = r.type.nbytes / target.machine.l2_rate  # they come from the second cache at every time step
         cycles = steps * (-(-batch // items) * weights + batch * (2.0 * x.shape[2] + 100))
-        kept = (1 + len(node.op.states) + self.waiting) * units
+        as_floats = rounded and beside == 1 and not dot
+        kept = (1 + len(node.op.states) + self.waiting + int(as_floats)) * units
         offset = by_name(dot).offset(r.dtype) if dot else 0
         phases = self.phases(node.op) if packs else ()
         tiles = Units(units, width, kept, items, beside, rounded, dot, digits, offset, phases)
