@@ -31,9 +31,10 @@ from mccompile.driver import Compilation, Options
 from mccompile.ir.errors import UsageError
 from mccompile.ir.expr import Expr
 from mccompile.ir.graph import Graph, Node, Value
+from mccompile.ir.op import Op
 from mccompile.ir.types import F32
 from mccompile.kernels.model.widening import ROUNDED
-from mccompile.passes.analysis.weight_forms import AUTO, EVERY, form_of
+from mccompile.passes.analysis.weight_forms import AUTO, EVERY, form_of, named
 from mccompile.passes.rewrite.rewriter import Rewriter
 from mccompile.passes.storage.narrow_products import obstacle_of, rounded_weights
 from mccompile.passes.storage.narrow_weights import Narrowing, operand_of
@@ -108,7 +109,7 @@ def found_for(model: Path, options: Options, data: Any, most: float) -> dict[str
     driver.optimize(c)
     trial = _Trial(c, samples_of(c.graph, data))
     layers = [layer for layer in layers_of(c.graph) if not set(layer.names) & set(said)]
-    return {**_found(trial, [step for layer in layers for step in _steps(trial, layer, most)], most), **said}
+    return {**_found(trial, layers, [step for layer in layers for step in _steps(trial, layer, most)], most), **said}
 
 
 def products_for(model: Path, options: Options, data: Any, most: float) -> dict[str, str]:
@@ -127,17 +128,22 @@ def products_for(model: Path, options: Options, data: Any, most: float) -> dict[
     for layer, form in ((layer, form) for layer in layers for form in forms):
         error = trial.error([Step(layer, form, 0.0, 0.0)])
         steps += [Step(layer, form, _macs(layer) * FASTER[form], error**2)] if error <= most else []
-    return {**_found(trial, steps, most), **said}
+    return {**_found(trial, layers, steps, most), **said}
 
 
 def products_of(graph: Graph) -> list[Layer]:
     """The products of a graph that may be computed in fewer bits, by the first of their names."""
     found: dict[str, list[tuple[Value, tuple[Node, ...]]]] = {}
     for node in graph.nodes:
-        w = node.operands[1] if len(node.operands) == 2 and node.op.weights == 1 else None
-        if w is not None and node.origins and not obstacle_of(graph, node):
+        w = node.operands[1] if len(node.operands) > 1 and node.op.weights == 1 else None
+        if w is not None and node.origins and any(not obstacle_of(graph, node, form) for form in FASTER):
             found.setdefault(node.origins[0], []).append((w, (node,)))
     return [Layer((name,), tuple(own)) for name, own in found.items()]
+
+
+def _is_cell(node: Node) -> bool:
+    """Whether what a node multiplies is its state, which an attribute rounds."""
+    return any(node.op.rounding(form) is not None for form in FASTER)
 
 
 def _macs(layer: Layer) -> int:
@@ -145,15 +151,30 @@ def _macs(layer: Layer) -> int:
     return sum(n.op.macs(n.operand_types(), [r.type for r in n.results]) for n in nodes)
 
 
-def _found(trial: _Trial, steps: Sequence[Step], most: float) -> dict[str, str]:
-    """The forms, by names of nodes, of the steps that an error has room for."""
+def _found(trial: _Trial, layers: Sequence[Layer], steps: Sequence[Step], most: float) -> dict[str, str]:
+    """The forms, by names of nodes, of the steps that an error has room for.
+
+    What is said last holds. So a name that means other layers, too, as that of an operator does, or a pattern, comes
+    before theirs, which are f32 where they are to stay so::
+
+        layers "matmul" and "head", both products; i8 for "matmul"    ->  matmul=i8,head=f32
+    """
     taken = chosen(steps, most)
     while taken and trial.error(taken) > most:
         taken = taken[:-1]
     forms: dict[str, str] = {}
     for step in taken:
         forms |= dict.fromkeys(step.layer.names, step.form)
-    return forms
+    meant = {name: [layer for layer in layers if _means(name, layer)] for layer in layers for name in layer.names}
+    others = {name for taken_name in forms for layer in meant[taken_name] for name in layer.names} - forms.keys()
+    forms |= dict.fromkeys(sorted(others), "f32")
+    return dict(sorted(forms.items(), key=lambda said: -len(meant[said[0]])))
+
+
+def _means(name: str, layer: Layer) -> bool:
+    """Whether a name in an option is meant for some node of a layer."""
+    nodes = [node for _, readers in layer.readers for node in readers]
+    return any(named(name, node.origins, node.op.name) for node in nodes)
 
 
 def chosen(steps: Sequence[Step], most: float) -> list[Step]:
@@ -242,6 +263,10 @@ class _Trial:
         prologues = self._prologues(forms)
         for node, body in prologues.items():
             node.pre[0] = body
+        ops = self._ops(forms)
+        plain = {node: node.op for node in ops}
+        for node, op in ops.items():
+            node.op = op
         noise = {name: Noise() for name in self.wanted[0]}
         for sample, want in zip(self.samples, self.wanted, strict=True):
             got = self._run(sample)
@@ -250,10 +275,16 @@ class _Trial:
         self.graph.constants.update(kept)
         for node in prologues:
             del node.pre[0]
+        for node, op in plain.items():
+            node.op = op
         return max((error_of(n, name in self.exact) for name, n in noise.items()), default=0.0)
 
     def _prologues(self, forms: Mapping[Layer, str]) -> dict[Node, Expr]:
         """What is done to operand 0 of nodes, which have no prologue there."""
+        return {}
+
+    def _ops(self, forms: Mapping[Layer, str]) -> dict[Node, Op]:
+        """Operators that take the place of those of nodes: cells that round their state."""
         return {}
 
     def _rounded(self, forms: Mapping[Layer, str]) -> dict[Value, Array] | None:
@@ -272,13 +303,21 @@ class _Products(_Trial):
     """A graph whose products can be computed in fewer bits for as long as it is computed."""
 
     def _prologues(self, forms: Mapping[Layer, str]) -> dict[Node, Expr]:
-        pairs = [(node, form) for layer, form in forms.items() for _, nodes in layer.readers for node in nodes]
-        return {node: ROUNDED[form] for node, form in pairs}
+        return {node: ROUNDED[form] for node, form in self._pairs(forms) if not _is_cell(node)}
+
+    def _ops(self, forms: Mapping[Layer, str]) -> dict[Node, Op]:
+        found = {node: node.op.rounding(form) for node, form in self._pairs(forms)}
+        return {node: op for node, op in found.items() if op is not None}
+
+    def _pairs(self, forms: Mapping[Layer, str]) -> list[tuple[Node, str]]:
+        return [(node, form) for layer, form in forms.items() for _, nodes in layer.readers for node in nodes]
 
     def _rounded(self, forms: Mapping[Layer, str]) -> dict[Value, Array] | None:
         found: dict[Value, Array] = {}
         for layer, form in forms.items():
             for value, (node,) in layer.readers:
+                if _is_cell(node) and node.op.rounding(form) is None:
+                    continue  # it stays f32
                 if obstacle_of(self.graph, node, form):
                     return None
                 if 1 not in node.pre:

@@ -432,6 +432,12 @@ def require_sense(options: Options) -> None:
     _require_forms(options)
     if options.requant not in REQUANT:
         raise UsageError(f"sums are rounded {' or '.join(REQUANT)}, not {options.requant!r}")
+    if options.requant != "exact" and (options.exact or "requantise" not in PIPELINES[options.opt_level]):
+        other = "--exact" if options.exact else f"-{options.opt_level}"
+        raise UsageError(
+            f"--requant {options.requant} rounds sums of integers, which {other} computes in floats",
+            hint="leave one of the two",
+        )
     if not 1 <= options.threads <= MOST_THREADS:
         raise UsageError(f"a step is cut into 1 to {MOST_THREADS} parts, not {options.threads}")
     if options.pthread_pool and options.threads == 1:

@@ -238,6 +238,47 @@ def test_products_are_narrowed_for_an_error_and_check_says_what_they_cost() -> N
     assert products[0] < products[1] < products[2]
 
 
+def _two_layers(path: Path, first: str, head: str) -> Path:
+    """Of the second, 8 bits hold next to nothing."""
+    r = np.random.default_rng(21)
+    w1, w2 = (r.standard_normal(s).astype(np.float32) / 6 for s in ((32, 32), (32, 8)))
+    w1[:, 0] *= 1e-7
+    w2[0] = 1e5
+    nodes = [
+        helper.make_node("MatMul", ["x", "w1"], ["a"], name=first),
+        helper.make_node("Tanh", ["a"], ["b"], name="th"),
+        helper.make_node("MatMul", ["b", "w2"], ["y"], name=head),
+    ]
+    f32 = TensorProto.FLOAT
+    return save(path, nodes, {"x": (f32, [4, 32])}, {"y": (f32, [4, 8])}, {"w1": w1, "w2": w2})
+
+
+@pytest.mark.parametrize(("first", "head"), [("first", "head"), ("matmul", "head"), ("l[12]", "l2"), ("l?", "l2")])
+def test_what_is_found_is_of_the_layer_whatever_its_name_means(first: str, head: str, tmp_path: Path) -> None:
+    """Names of nodes that are those of operators, or patterns, mean other layers, too."""
+    path = _two_layers(tmp_path / "m.onnx", first, head)
+    data = {"x": np.random.default_rng(3).standard_normal((1, 4, 32)).astype(np.float32)}
+    options = apply(Options(target="generic", weights={"*": "auto"}), [path], data, 0.02)
+    assert set(options.weights.values()) - {"f32"}
+    result = check(path, options, inputs={"x": data["x"][0]}, max_error=0.02)
+    assert result.ok, "\n".join(result.lines())
+
+
+@pytest.mark.parametrize(("op", "gates"), [("RNN", 1), ("LSTM", 4), ("GRU", 3)])
+def test_cells_are_tried_with_what_has_their_name(op: str, gates: int, tmp_path: Path) -> None:
+    r, hidden = np.random.default_rng(4), 24
+    rows = gates * hidden
+    weights = {"w": r.standard_normal((1, rows, 6)) / 2, "r": r.standard_normal((1, rows, hidden))}
+    node = helper.make_node(op, ["x", "w", "r"], ["y"], hidden_size=hidden, name="cell")
+    given, made = {"x": (TensorProto.FLOAT, [20, 1, 6])}, {"y": (TensorProto.FLOAT, [20, 1, 1, hidden])}
+    path = save(tmp_path / "m.onnx", [node], given, made, {n: a.astype(np.float32) for n, a in weights.items()})
+    x = r.standard_normal((20, 1, 6)).astype(np.float32)
+    for most in (1e-4, 1e-3, 1e-2, 1e-1):
+        options = apply(Options(target="generic", precision={"*": "auto"}), [path], {"x": x[None]}, most)
+        result = check(path, options, inputs={"x": x}, max_error=most + 1e-6)
+        assert result.ok, "\n".join(result.lines())
+
+
 def test_forms_of_products_that_make_no_sense_are_errors() -> None:
     with pytest.raises(UsageError, match="one after the other"):
         apply(Options(target="generic", weights={"*": "auto"}, precision={"*": "auto"}), [DIGITS], DATA, 0.1)
@@ -313,3 +354,47 @@ def test_what_the_network_is_off_by_itself_is_allowed(tmp_path: Path) -> None:
     assert found is not None
     assert found.forms == {"f16": 1}
     assert found.allowed > allowed_of(found.forms) + 1e-4
+
+
+def _forms_of_weights(path: Path, **said: str) -> list[str]:
+    """The types of the matrices that nodes multiply by, in their order."""
+    compilation = driver.open_model(path, Options(target="generic", weights={"*": "i8", **said}))
+    driver.optimize(compilation)
+    graph = compilation.graph
+    read = (v for n in graph.nodes for v in n.operands if v is not None and v in graph.constants)
+    return [str(v.dtype) for v in read if v.type.count == 16 * 16]
+
+
+def test_names_hold_of_what_is_computed_once_for_several(tmp_path: Path) -> None:
+    """Of equal nodes, and of those inside of loops that become a cell."""
+    r, f32 = np.random.default_rng(5), TensorProto.FLOAT
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["a"], name="one"),
+        helper.make_node("MatMul", ["x", "w"], ["b"], name="two"),
+        helper.make_node("Relu", ["a"], ["c"]),
+        helper.make_node("Sub", ["c", "b"], ["y"]),
+    ]
+    w = r.standard_normal((16, 16)).astype(np.float32)
+    path = save(tmp_path / "equal.onnx", nodes, {"x": (f32, [3, 16])}, {"y": (f32, [3, 16])}, {"w": w})
+    assert _forms_of_weights(path) == ["i8"]
+    assert _forms_of_weights(path, two="f32") == _forms_of_weights(path, one="f32") == ["f32"]
+    inner = [
+        helper.make_node("MatMul", ["t", "w"], ["a"], name="inp"),
+        helper.make_node("MatMul", ["before", "r"], ["b"], name="rec"),
+        helper.make_node("Add", ["a", "b"], ["c"]),
+        helper.make_node("Tanh", ["c"], ["after"]),
+        helper.make_node("Identity", ["after"], ["out"]),
+    ]
+    ports = [helper.make_tensor_value_info(n, f32, [1, 16]) for n in ("before", "t", "after", "out")]
+    body = helper.make_graph(inner, "body", ports[:2], ports[2:])
+    scan = helper.make_node("Scan", ["h", "x"], ["last", "y"], name="scan", body=body, num_scan_inputs=1)
+    given, made = {"x": (f32, [300, 1, 16]), "h": (f32, [1, 16])}, {"y": (f32, [300, 1, 16])}
+    path = save(tmp_path / "scan.onnx", [scan], given, made, {"w": w, "r": w + 1})
+    assert _forms_of_weights(path) == ["i8", "i8"]
+    assert _forms_of_weights(path, rec="f32")[1] == "f32"
+
+
+@pytest.mark.parametrize("more", [{"opt_level": "O0"}, {"opt_level": "O1"}, {"exact": True}], ids=str)
+def test_sums_that_are_not_rounded_are_not_rounded_as_tflite_does(more: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match=r"rounds sums of integers, which .* computes in floats"):
+        check(DIGITS, Options(target="generic", requant="tflite", **more))

@@ -32,6 +32,8 @@ def run(graph: Graph, remarks: Remarks) -> int:
             continue
         for old, new in zip(node.results, twin.results, strict=True):
             r.replace(old, new)
+        if node.op.weights is not None:  # what options say of its name is said of the twin
+            twin.origins = tuple(dict.fromkeys(twin.origins + node.origins))
         r.erase(node)
         remarks.hit(f"{node.where} is computed by {twin.where}")
         changes += 1

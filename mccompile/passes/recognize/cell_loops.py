@@ -145,7 +145,9 @@ class _Body:
         r = Rewriter(trial)
         h = self.inside.inputs[1 + states[0]]
         units, rows = extents_of(h)
-        e = Emitter(r, self.node, self.node.origins, self.node.results[states[0]].name, self.op.trips, rows, units)
+        inner = (name for node, _ in self.inside.everywhere() for name in node.origins)  # options may say them
+        origins = tuple(dict.fromkeys([*self.node.origins, *inner]))
+        e = Emitter(r, self.node, origins, self.node.results[states[0]].name, self.op.trips, rows, units)
         lift = _Lift(self, e)
         first = [self.node.operands[2 + i] for i in states]
         after = [self.node.results[i] for i in states]

@@ -261,6 +261,8 @@ def _possible(setting: Setting, r: random.Random) -> Setting:
     options = {k: v for k, v in options.items() if k not in gone}
     if "auto" not in (options.get("precision"), options.get("weights")):
         options.pop("max_error", None)
+    if "exact" in options or setting.level not in ("O2", "O3", "Os"):
+        options.pop("requant", None)
     if "threads" in options and setting.compiler == QUICK:  # which does not know the pool's atomic operations
         setting = replace(setting, compiler="gcc", flags=("-O1",))
     return replace(setting, options=options)
