@@ -125,7 +125,11 @@ class CompiledBackend(Backend):
         version = kwargs.pop("opset_version", onnx.defs.onnx_opset_version())
         if isinstance(inputs, Mapping):
             inputs = [inputs[name] for name in node.input if name]
-        return cls.run_model(_model_of(node, list(inputs), version), inputs, device, **kwargs)
+        names = [name for name in node.input if name]
+        if len(names) != len(inputs):
+            raise UsageError(f"{len(inputs)} inputs given, the node has {len(names)}")
+        given = dict(zip(names, inputs, strict=True))  # it may read one value several times
+        return cls.run_model(_model_of(node, given, version), list(given.values()), device, **kwargs)
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
@@ -138,15 +142,12 @@ def _require_device(device: str) -> None:
         raise UsageError(f"device {device!r} is not supported", hint="CPU is")
 
 
-def _model_of(node: onnx.NodeProto, inputs: Sequence[Any], version: int) -> onnx.ModelProto:
+def _model_of(node: onnx.NodeProto, inputs: Mapping[str, Any], version: int) -> onnx.ModelProto:
     """A model of one node with these inputs; it leaves the types of its outputs to be inferred."""
-    names = [name for name in node.input if name]
-    if len(names) != len(inputs):
-        raise UsageError(f"{len(inputs)} inputs given, the node has {len(names)}")
-    arrays = [np.asarray(a) for a in inputs]
+    arrays = {name: np.asarray(a) for name, a in inputs.items()}
     given = [
         helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
-        for name, a in zip(names, arrays, strict=True)
+        for name, a in arrays.items()
     ]
     outputs = [onnx.ValueInfoProto(name=name) for name in node.output if name]
     opsets = [helper.make_opsetid(node.domain, version)]

@@ -120,8 +120,8 @@ def compile_choice(
     name = given_name(options.name) if options.name else model_name(default_name(Path(model)))
     compilations = []
     for target in targets:
-        of_one = replace(options, target=target.name, targets=(), name=part_name(name, target))
-        c = open_model(model, of_one)
+        c = open_model(model, replace(options, target=target.name, targets=(), name=name))
+        c.graph.name = part_name(name, target)  # longer than what users may give
         c.target = replace(c.target, align=align)
         compile_program(c, observe)
         compilations.append(c)

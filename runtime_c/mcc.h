@@ -73,7 +73,7 @@
 #endif
 
 /* An object or a function in a section of the linker's, which `name` is the string of; empty unless it was asked for:
- *     MCC_PLACE_CODE   stands before every function of a generated file but <model>_init, which runs once
+ *     MCC_PLACE_CODE   stands before every function of a generated file that a run is made of
  *     MCC_PLACE_BLOB   stands before the blob that --embed writes
  *     MCC_PLACE_ARENA  is for you to write:    MCC_PLACE_ARENA static kws_arena arena;
  * An arena in several memories has a macro for each, in the header of the network: MCC_PLACE_ARENA_DTCM. */

@@ -44,11 +44,16 @@ _ARDUINO: Final = re.compile(
 _HEADERS: Final = (
     "assert complex ctype errno fenv float inttypes iso646 limits locale math setjmp signal stdalign stdarg "
     "stdatomic stdbool stddef stdint stdio stdlib stdnoreturn string strings tgmath threads time uchar wchar wctype "
-    "unistd memory endian alloca malloc features"
+    "unistd memory endian alloca malloc features sched"
 ).split()
 _TYPES: Final = (
     "int8 int16 int32 int64 uint8 uint16 uint32 uint64 intmax uintmax intptr uintptr size ssize ptrdiff off time "
-    "clock div ldiv lldiv fpos mode pid dev ino uid gid id key float double max_align sig_atomic regex locale"
+    "clock div ldiv lldiv fpos mode pid dev ino uid gid id key float double max_align sig_atomic regex locale "
+    "int_least8 int_least16 int_least32 int_least64 uint_least8 uint_least16 uint_least32 uint_least64 "
+    "int_fast8 int_fast16 int_fast32 int_fast64 uint_fast8 uint_fast16 uint_fast32 uint_fast64 "
+    "char8 char16 char32 float16 float32 float64 bfloat16 poly8 poly16 poly64 poly128 mve_pred16 "
+    "timer clockid quad u_quad loff nlink blksize blkcnt fsblkcnt fsfilcnt useconds suseconds sig sigset siginfo "
+    "sigval sigevent stack fsid caddr daddr cpu_set socklen imaxdiv fexcept femode mbstate wctrans wint"
 ).split()
 _CMAKE: Final = (
     "all all_build clean depend edit_cache help install list_install_components package package_source preinstall "

@@ -109,6 +109,13 @@ def test_results_are_those_of_single_builds(tool: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
+def test_the_longest_name_has_targets_too(tmp_path: Path) -> None:
+    """Their names behind it are no part of what users may give."""
+    name = "mobilenet_v2_1_0_224_quantized_for_boats"
+    projects.compile_choice(DIGITS, tmp_path, Options(targets=("generic", "x86-64-v2"), name=name))
+    assert {f"{name}.c", f"{name}_generic.c", f"{name}_x86_64_v2.c"} <= {p.name for p in tmp_path.iterdir()}
+
+
 def test_a_processor_that_nobody_can_ask_gets_what_asks_for_nothing(tmp_path: Path) -> None:
     gcc, folder = needs_tool("gcc"), tmp_path / "net"
     if not runs_here("x86-64-v2"):

@@ -208,6 +208,12 @@ def test_models_are_not_called_as_what_build_systems_have() -> None:
     assert [model_name(n) for n in ("mnist", "cleaner", "alls")] == ["mnist", "cleaner", "alls"]
 
 
+def test_models_are_not_called_as_what_systems_have() -> None:
+    """<model>_t is a type, and <model>.h a header, of C, of POSIX, of C++ or of Arm's vectors."""
+    for name in ("float32", "bfloat16", "int_least8", "char16", "timer", "sigset", "quad", "sched", "size", "stdio"):
+        assert model_name(name) == f"net_{name}"
+
+
 def test_identifiers_are_unique_beyond_case_and_short() -> None:
     names = [*HOSTILE, *WORDS, "X" * 5000, "Int", "INT"]
     table = unique_identifiers(names, taken=("end_",))

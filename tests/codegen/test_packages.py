@@ -115,9 +115,13 @@ def test_platforms_choose_the_instruction_set(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_cmake_installs_what_find_package_finds(tmp_path: Path) -> None:
-    cmake, folder = needs_tool("cmake"), one(tmp_path / "net", "cmake")
-    run(cmake, "-S", folder, "-B", "build", f"-DCMAKE_INSTALL_PREFIX={tmp_path / 'there'}", cwd=tmp_path)
+@pytest.mark.parametrize("more", [{}, {"threads": 2, "pthread_pool": True}], ids=str)
+def test_cmake_installs_what_find_package_finds(more: dict[str, Any], tmp_path: Path) -> None:
+    """Built with flags that are given as docs/targets.md says."""
+    cmake, folder = needs_tool("cmake"), tmp_path / "net"
+    driver.compile(DIGITS, folder, Options(target="generic", package="cmake", **more))
+    flags = "-DDIGITS_C_FLAGS=-std=c99 -O1 -ffp-contract=off"
+    run(cmake, "-S", folder, "-B", "build", flags, f"-DCMAKE_INSTALL_PREFIX={tmp_path / 'there'}", cwd=tmp_path)
     run(cmake, "--build", "build", cwd=tmp_path)
     run(cmake, "--install", "build", cwd=tmp_path)
     app = tmp_path / "app"
