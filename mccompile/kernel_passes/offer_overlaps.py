@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mccompile.ir.kernel import Block, Call, KernelModule
+from mccompile.ir.views import View
 from mccompile.kernel_passes.rewrite.steps import Step
 from mccompile.kernels.registry import variant
 from mccompile.kernels.views.windows import Order, channels_innermost
@@ -42,5 +43,12 @@ def offered(step: Step) -> Step:
         if step.params.channels_last != last:
             step = replace(step, params=replace(step.params, channels_last=last))
     own = variant(step.kernel)
-    near, inplace = own.overlaps(step), tuple(sorted({*step.inplace, *own.overwrites(step)}))
+    near = tuple((i, gap) for i, gap in own.overlaps(step) if _may_alias(step.inputs[i], step.results[0]))
+    inplace = tuple(sorted({*step.inplace, *own.overwrites(step)}))
     return step if (step.near, step.inplace) == (near, inplace) else replace(step, near=near, inplace=inplace)
+
+
+def _may_alias(x: View | None, y: View) -> bool:
+    """Whether elements of the two may lie over one another in C: of one type, or bytes. Of stores of halves and loads
+    of floats compilers suppose that they are apart, and change their order."""
+    return x is None or x.dtype.c == y.dtype.c or 1 in (x.dtype.nbytes, y.dtype.nbytes)
