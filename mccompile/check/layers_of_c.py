@@ -12,7 +12,8 @@ import numpy as np
 
 from mccompile._dataclass import dataclass
 from mccompile.check.reference import Expected
-from mccompile.check.ties import TIE, judge_layers, real_results
+from mccompile.check.rounding import TIE
+from mccompile.check.ties import judge_layers, real_results
 from mccompile.check.trace import capture, writers
 from mccompile.ir.dims import symbols
 from mccompile.ir.graph import Graph

@@ -17,6 +17,9 @@ from mccompile.ir.graph import Graph, Node, Value
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
+TIE = 0.5 + 2.0**-13
+"""How far a result may be from the real one, in steps."""
+
 OF_TRANSFORMS = 2e-5
 """How far transforms of convolutions may move a result, as a share of the largest: Winograd's of 6 by 6."""
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from mccompile.check.heads import rounds
+from mccompile.check.parts import part_of
 from mccompile.ir.dims import symbols
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ops.movement import Movement
@@ -33,7 +34,7 @@ def standing_for(
 ) -> tuple[str, Array, Array, Array] | None:
     """The one of the ``known`` that floats stand for, where the layer that rounds makes floats at once; what they say
     that it is, two steps away at most, or eight of 16 bits, or else as wrong as may be; the reference's floats; and
-    the place of each of them there. None where they stand for none.
+    the place of each of them there. None where they stand for none. Channels that nothing reads may be gone.
 
         y = (q - 3) * 0.5, theirs q = [7, 4]; got y = [2.5, 0.5]    -> q, [8, 4], [2, 0.5]
     """
@@ -53,6 +54,12 @@ def standing_for(
     steps = [np.clip(want.astype(np.int64) + k, info.min, info.max).astype(want.dtype) for k in away]
     floats = [_through(chain, q, step, imported, extents) for step in steps]
     places = _places(chain, want)
+    if not copy and floats[0].shape != got.shape and all(node.op.elementwise is not None for node in chain):
+        part = part_of(got, floats[0], moves=False) if floats[0].shape == want.shape else None
+        if not part:
+            return None
+        floats, steps, want = [f[part] for f in floats], [step[part] for step in steps], want[part]
+        places = _places(chain, want)
     if places is None or floats[0].shape != places.shape or places.size != got.size:
         return None
     if copy:

@@ -28,8 +28,9 @@ from mccompile._dataclass import dataclass
 from mccompile.check.branches import computed
 from mccompile.check.compare import OF_NOISE
 from mccompile.check.heads import Sure, rounds, wrong_outputs
+from mccompile.check.parts import part_of
 from mccompile.check.reference import Expected, judge_of
-from mccompile.check.rounding import before_rounding, of_floats, zeros_of
+from mccompile.check.rounding import TIE, before_rounding, of_floats, zeros_of
 from mccompile.check.standing import back, carried, standing_for
 from mccompile.driver import Compilation
 from mccompile.interface.tensors import MODELS_OWN, Interface
@@ -39,9 +40,6 @@ from mccompile.onnxio import rounded_inputs, tensor_names
 from mccompile.ops.text import encoded
 
 Array = np.ndarray[Any, np.dtype[Any]]
-
-TIE = 0.5 + 2.0**-13
-"""How far a result may be from the real one, in steps."""
 
 FAR = 1.0
 """How far the reference's own result may be from the real one, in steps, where a layer gives another: more says that
@@ -190,7 +188,7 @@ def judge_layers(
             if turn is not None:
                 want, real, near = (_shaped(a, got, turn) for a in (want, real, near))
                 near |= _near_ties(node, nodes, reals, want, tie, extents, name)
-            part = _part(got, want, v.name not in theirs, real)
+            part = part_of(got, want, v.name not in theirs, real)
             if part is None:
                 continue
             want, real, near = want[part], real[part], moved | near[part]
@@ -305,76 +303,6 @@ def _may_be_of(theirs: Array, got: Array) -> bool:
     return theirs.size == got.size or theirs.ndim == got.ndim
 
 
-def _part(got: Array, theirs: Array, moves: bool, real: Array | None = None) -> tuple[Any, ...] | None:
-    """The index of the part of the reference's tensor that a node computes: all, or the channels that are left of it
-    where the others were constant and are gone, in another order if it ``moves`` them. None if neither is so.
-
-    Of ``[[1, 2], [7, 7], [3, 4]]`` the rows that ``[[1, 2], [3, 5]]`` is closest to, in this order, are 0 and 2. Of
-    ``[[1], [3], [5]]`` those of ``[[1], [4]]`` are told by what theirs was before it was rounded, if that is known:
-    4.5 became 5, and is 4 as well.
-    """
-    if got.shape == theirs.shape:
-        return _other_order(got, theirs, real) if moves and not _close(got, theirs) else ()
-    if got.ndim != theirs.ndim:
-        return None
-    axes = [a for a in range(got.ndim) if got.shape[a] != theirs.shape[a]]
-    if len(axes) != 1 or not 0 < got.shape[axes[0]] < theirs.shape[axes[0]]:
-        return None
-    own, all_ = (_rows(a, axes[0]) for a in (got, theirs))
-    reals = None if real is None else _rows(real, axes[0])
-    gone = len(all_) - len(own)
-    # Of row k, skipping d of theirs before it: the differences up to there, and the d of the row before.
-    least, before = np.zeros(gone + 1, np.int64), []
-    for k, row in enumerate(own):
-        reached = np.minimum.accumulate(least)
-        before.append(np.maximum.accumulate(np.where(least == reached, np.arange(gone + 1), 0)))
-        some = slice(k, k + gone + 1)
-        least = reached + _distances(row, all_[some], None if reals is None else reals[some])
-    d, kept = int(least.argmin()), []
-    for k in reversed(range(len(own))):
-        kept.append(k + d)
-        d = int(before[k][d])
-    part: tuple[Any, ...] = (*(slice(None),) * axes[0], np.array(kept[::-1]))
-    return part if not moves or axes[0] != 1 or _close(got, theirs[part]) else _other_order(got, theirs, real) or part
-
-
-def _close(got: Array, theirs: Array) -> bool:
-    """Whether two tensors are one but for ties: one that differs in more than a hundredth is another tensor."""
-    return int((theirs != got).sum()) * 100 <= got.size
-
-
-def _rows(array: Array, axis: int) -> Array:
-    rows: Array = np.moveaxis(array, axis, 0).reshape(array.shape[axis], -1)
-    return rows
-
-
-def _distances(row: Array, theirs: Array, reals: Array | None) -> Array:
-    """How far a row is from each of theirs: first by what no tie explains, then by what differs at all."""
-    differs = theirs != row
-    found: Array = differs.sum(axis=1, dtype=np.int64)
-    if reals is not None:
-        info = np.iinfo(theirs.dtype)
-        wrong = differs & (np.abs(np.clip(reals, info.min, info.max) - row) > TIE)
-        found += wrong.sum(axis=1) * (row.size + 1)
-    return found
-
-
-def _other_order(got: Array, theirs: Array, real: Array | None = None) -> tuple[Any, ...]:
-    """The index by which a tensor has its channels, or those that are left of them, as another one has them: each the
-    closest that is free. Nothing where that makes them no more alike."""
-    if got.ndim < 2:
-        return ()
-    own, left = (_rows(a, 1) for a in (got, theirs))
-    reals = None if real is None else _rows(real, 1)
-    free = np.ones(len(left), bool)
-    order = np.zeros(len(own), np.int64)
-    for k, row in enumerate(own):
-        order[k] = np.where(free, _distances(row, left, reals), (row.size + 1) ** 2).argmin()
-        free[order[k]] = False
-    part = (slice(None), order)
-    return part if _close(got, theirs[part]) else ()
-
-
 def _counterpart(
     node: Node, v: Value, got: Array, imported: Sequence[Node], theirs: Mapping[str, Array],
     known: Mapping[str, Array], tie: float, extents: Mapping[str, int],
@@ -384,7 +312,7 @@ def _counterpart(
 
     Bytes that are stored instead of floats have a name of their own (``y.bytes``), and so have bytes with another
     sign, and channels in another order: then it is the closest of the tensors that the network rounds in the nodes
-    that were fused into this one. One that is not `_close`, but for ties, which the mean of two bytes is half of the
+    that were fused into this one. One that is not the same, but for ties, which the mean of two bytes is half of the
     time, is another tensor; should it be a wrong one, who reads it is judged with it, and found.
     """
     if not rounds(v):
@@ -404,7 +332,7 @@ def _counterpart(
         near = _near_ties(node, imported, known, theirs[w.name], tie, extents, w.name, itself=True)
         for turn in _turns(theirs[w.name].shape, got.shape):
             other = _shaped(theirs[w.name], got, turn)
-            if (part := _part(own, other, True, _shaped(known[w.name], got, turn))) is None:
+            if (part := part_of(own, other, True, _shaped(known[w.name], got, turn))) is None:
                 continue
             apart = (other[part] != own) & ~_shaped(near, got, turn)[part]
             differing[w.name, turn] = int(apart.sum())

@@ -16,9 +16,10 @@ from mccompile import driver
 from mccompile.check import check as checking
 from mccompile.check.check import CheckResult, _alike_unsure, check
 from mccompile.check.compare import compare
+from mccompile.check.parts import part_of
 from mccompile.check.reference import Expected, open_judge, random_inputs
 from mccompile.check.standing import carried, standing_for
-from mccompile.check.ties import Ties, _part, explained, judge_layers, rounded_names
+from mccompile.check.ties import Ties, explained, judge_layers, rounded_names
 from mccompile.check.trace import Trace
 from mccompile.driver import Compilation, Options
 from mccompile.ir import expr as ex
@@ -283,20 +284,20 @@ def test_the_channels_that_are_left_are_found(axis: int) -> None:
         theirs[rng.random(channels) < 0.3] = -128
         kept = np.sort(rng.permutation(channels)[: rng.integers(1, channels)])
         got = np.where(rng.random((kept.size, 25)) < 0.1, theirs[kept] ^ 1, theirs[kept])
-        part = _part(np.moveaxis(got, 0, axis), np.moveaxis(theirs, 0, axis), moves=False)
+        part = part_of(np.moveaxis(got, 0, axis), np.moveaxis(theirs, 0, axis), moves=False)
         assert part is not None
         found = np.moveaxis(np.moveaxis(theirs, 0, axis)[part], axis, 0)
         assert (np.diff(part[axis]) > 0).all()
         assert (found != got).sum() <= (theirs[kept] != got).sum()
-    assert _part(theirs, theirs, moves=False) == ()
-    assert _part(theirs[:1, :3], theirs, moves=False) is None
-    assert _part(theirs[0], theirs, moves=True) is None
+    assert part_of(theirs, theirs, moves=False) == ()
+    assert part_of(theirs[:1, :3], theirs, moves=False) is None
+    assert part_of(theirs[0], theirs, moves=True) is None
 
 
 def test_a_channel_of_one_element_that_is_a_tie_is_found_by_what_it_was() -> None:
     """Beside one that is gone, it is as near to that."""
     got, theirs = np.array([[-28, -32]], np.int8), np.array([[-28, -31, -33]], np.int8)
-    part = _part(got, theirs, True, np.array([[-28.2, -31.0, -32.5]]))
+    part = part_of(got, theirs, True, np.array([[-28.2, -31.0, -32.5]]))
     assert part is not None
     assert part[1].tolist() == [0, 2]
 
@@ -309,15 +310,15 @@ def test_channels_in_another_order_are_found() -> None:
     order = rng.permutation(12)
     got = theirs[:, order]
     got[0, 3, 5] ^= 1
-    part = _part(got, theirs, moves=True)
+    part = part_of(got, theirs, moves=True)
     assert part is not None
     assert (theirs[part] != got).sum() == 1
-    assert _part(got, theirs, moves=False) == ()
-    part = _part(got[:, [8, 1, 5]], theirs, moves=True)  # a few of them, in another order
+    assert part_of(got, theirs, moves=False) == ()
+    part = part_of(got[:, [8, 1, 5]], theirs, moves=True)  # a few of them, in another order
     assert part is not None
     assert (theirs[part] == theirs[:, order[[8, 1, 5]]]).all()
     got[0, :6] ^= 1  # half of it wrong: no order explains that
-    assert _part(got, theirs, moves=True) == ()
+    assert part_of(got, theirs, moves=True) == ()
 
 
 def test_ties_of_what_a_join_took_are_told_by_their_places() -> None:
@@ -614,3 +615,29 @@ def test_floats_rounded_to_16_bits_may_be_off_as_floats_may_be(tmp_path: Path, o
     assert found is not None
     assert found.ok == ok, found.text()
     assert found.differing > 0
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_ties_of_floats_whose_channels_nothing_reads(seed: int, tmp_path: Path) -> None:
+    """Twelve products by halves and tenths, nearly all sums of which are ties: layers compute the columns that the
+    next one multiplies by more than zero."""
+    r = np.random.default_rng(seed)
+    constants: dict[str, np.ndarray] = {"s": np.array(0.1, np.float32), "z": np.array(128, np.uint8)}
+    nodes, y = [], "x"
+    for i in range(12):
+        w = np.zeros((16, 16), np.float32)
+        for column in range(16):
+            w[r.choice(16, 4, False), column] = r.choice([-0.3, 0.7, 0.1, 0.5], 4)
+        constants[f"w{i}"] = w
+        nodes += [
+            helper.make_node("DequantizeLinear", [y, "s", "z"], [f"d{i}"]),
+            helper.make_node("MatMul", [f"d{i}", f"w{i}"], [f"p{i}"]),
+            helper.make_node("QuantizeLinear", [f"p{i}", "s", "z"], [y := f"q{i}"]),
+        ]
+    ports = [helper.make_tensor_value_info(n, TensorProto.UINT8, [8, 16]) for n in ("x", y)]
+    weights = [numpy_helper.from_array(a, n) for n, a in constants.items()]
+    graph = helper.make_graph(nodes, "deep", ports[:1], ports[1:], weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, tmp_path / "m.onnx")
+    result = check(tmp_path / "m.onnx", Options(target="generic"))
+    assert result.ok, "\n".join(result.lines())
