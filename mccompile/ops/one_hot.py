@@ -81,7 +81,10 @@ def _emit(n: Import, depth: int) -> None:
     n.require_foldable(8 * bound(depth), "classes")
     counted = n.reshape(n.steps(depth, dtype, "classes"), (depth, *(1,) * (rank - 1 - axis)), "along")
     operands = [n.reshape(indices, (*indices.shape[:axis], 1, *indices.shape[axis:]), "column"), counted]
-    index = ex.convert(ex.var(0, indices.dtype), dtype)
+    given = ex.var(0, indices.dtype)
+    index = ex.convert(given, dtype)
+    if indices.dtype.is_float:  # as no class is NaN
+        index = ex.apply("select", ex.apply("isnan", given), ex.num(dtype.ends[0], dtype), index)
     count: ex.Expr = ex.num(bound(depth), dtype)
     if isinstance(depth, Dim):
         operands.append(n.inner(Extents((depth,), (), dtype.name), [], "depth"))

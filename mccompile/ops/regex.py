@@ -124,7 +124,9 @@ class _Graph:
 def automaton(pattern: str) -> Automaton:
     """The automaton of an expression, for whole texts. Raises RegexError."""
     try:
-        return _automaton(parser.parse(_as_python(pattern), re.ASCII))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of what a class may mean to Python one day
+            return _automaton(parser.parse(_as_python(pattern), re.ASCII))
     except RegexError:
         raise
     except (re.error, ValueError, OverflowError, RecursionError) as e:

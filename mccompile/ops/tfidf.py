@@ -128,8 +128,12 @@ def _convert(n: Import, tokens: Value, pool: Sequence[int]) -> None:
     if len(weights) != len(indexes):
         raise n.error(f"{len(weights)} weights for {len(indexes)} n-grams")
     n.require_foldable(4 * op.places, "weights")
+    own = {g: w for (g, length), w in zip(grams, weights, strict=True) if low <= length <= high}  # the last counts
+    if len({(known[g], w) for g, w in own.items()}) > len(set(known.values())):
+        raise n.error("n-grams of different weights share a place of the result")
     by_place = np.zeros(op.places, np.float32)
-    by_place[list(indexes)] = weights
+    for g, w in own.items():
+        by_place[known[g]] = w
     count, weight = ex.var(0, F32), ex.var(1, F32)
     body = ex.apply("mul", count, weight)
     if mode == "IDF":

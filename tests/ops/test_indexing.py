@@ -203,6 +203,19 @@ def test_the_meaning_in_numpy_agrees_with_onnxruntime(op_type: str, tmp_path: Pa
         assert not mismatch(got, ort_outputs(model, case)[0], front_end.tolerance.get("f32", 0.0)), f"seed {seed}"
 
 
+def test_what_is_no_number_is_no_class(tmp_path: Path) -> None:
+    constants = {"depth": np.array(3, np.float32), "values": np.array([0, 1], np.float32)}
+    nodes = [helper.make_node("OneHot", ["x", "depth", "values"], ["y"])]
+    x = np.array([np.nan, 1, -3, 7, -np.inf], np.float32)
+    path = build_model(tmp_path / "m.onnx", nodes, {"x": x}, constants)
+    graph = import_graph(path, Options(target="generic")).graph
+    with np.errstate(invalid="ignore"):
+        (found,) = graph.evaluate({"x": x}).values()
+    assert found.tolist() == [[0, 0, 0], [0, 1, 0], [1, 0, 0], [0, 0, 0], [0, 0, 0]]
+    mccompile.compile(path, tmp_path / "out", target="generic")
+    assert np.array_equal(mccompile.load(tmp_path / "out").run({"x": x})["y"], found)
+
+
 @pytest.mark.parametrize("kind", ["int64", "float32", "text"])
 def test_categories_that_nobody_knows_end_the_run_where_zeros_is_0(kind: str, tmp_path: Path) -> None:
     """What scikit-learn writes of an encoder that is not told to ignore unknown categories."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -333,3 +334,10 @@ def test_text_is_moved_as_numbers_are(rows: str, nodes: str, tmp_path: Path) -> 
             found = decoded(got[output.name])
             assert found.shape == wanted.shape, output.name
             assert found.tolist() == wanted.tolist(), output.name
+
+
+def test_python_does_not_speak_of_expressions() -> None:
+    """Of what a class may mean one day, which it warns of."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert automaton("[a&&b]+").matches(b"a&b")

@@ -41,3 +41,16 @@ def test_numbers_below_zero_are_refused(far: dict[str, AttrValue], tmp_path: Pat
     onnx.save(helper.make_model(helper.make_graph([node], "g", [x], [y])), tmp_path / "far.onnx")
     with pytest.raises(CompileError, match="n-grams"):
         mccompile.compile(tmp_path / "far.onnx", tmp_path / "out")
+
+
+def test_weights_are_those_of_n_grams_that_count() -> None:
+    """Those of other lengths say nothing of a place that they share; of two that count, one would have to be lost."""
+    shared = ATTRIBUTES | {"max_gram_length": 1, "ngram_counts": (0, 2), "pool_int64s": (5, 6, 5, 6), "mode": "TFIDF"}
+    tokens = np.array([5, 6, 6], np.int64)
+
+    def found(places: tuple[int, ...], weights: tuple[float, ...]) -> list[float]:
+        attrs = shared | {"ngram_indexes": places, "weights": weights}
+        return computed(OnnxNode("TfIdfVectorizer", ("x",), ("y",), attrs=attrs), [tokens])[0].tolist()
+
+    assert found((0, 1, 0), (0.25, 0.5, 8.0)) == [0.25, 1.0]
+    assert found((0, 0, 1), (0.5, 0.5, 8.0))[0] == 1.5
