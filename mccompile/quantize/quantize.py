@@ -158,9 +158,9 @@ def quantize(model: Path, data: Mapping[str, Array] | Array, out: Path, settings
     """
     tools = _tools()
     read = read_model(model)
+    _require_float(read)
     if out.resolve() == model.resolve():
         raise UsageError(f"'{out}' is the model itself", hint="give what is quantised a name of its own: -o NAME")
-    _require_float(read)
     excluded = _excluded(read.graph, settings.exclude)
     weights = read.graph.initializers
     inputs = [v for v in read.graph.inputs if v.name not in weights]
