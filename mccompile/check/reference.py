@@ -326,7 +326,7 @@ def open_judge(
             why = f"onnxruntime cannot load the model: {_first_line(e)}"
         else:
             engine = f"onnxruntime {onnxruntime.__version__}"
-            of_nothing = reference if has_operators(asked, ENDING) else None
+            of_nothing = reference if has_operators(path, ENDING) else None
             notes = () if data is asked or data is wide else (UNSIGNED,)
             notes = notes if plainly is None else (*notes, UNROUNDED)
             others = _others(onnxruntime, data)

@@ -22,7 +22,6 @@ from mccompile.onnxio.model import (
     subgraphs,
     value_names,
 )
-from mccompile.onnxio.nested import has_operators
 from mccompile.onnxio.read import read_model
 from mccompile.onnxio.recurrence import rounded_inputs, unrounded_recurrence
 from mccompile.onnxio.schema import (
@@ -40,7 +39,7 @@ from mccompile.onnxio.schema import (
 from mccompile.onnxio.unsigned import unsigned_products
 from mccompile.onnxio.variants import jitter_weights, sigmoids_by_exp, sums_in_doubles, widened
 from mccompile.onnxio.wellformed import require_operands
-from mccompile.onnxio.write import extract_with_outputs, model_to_bytes, tensor_names, write_model
+from mccompile.onnxio.write import extract_with_outputs, has_operators, model_to_bytes, tensor_names, write_model
 
 __all__ = [
     "DRAWING",

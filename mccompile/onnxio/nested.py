@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator
-from itertools import chain
+from collections.abc import Iterable, Iterator
 
 import onnx
 
@@ -25,13 +24,6 @@ def all_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
     """The nodes of a graph and of all inside of it."""
     for each in all_graphs(graph):
         yield from each.node
-
-
-def has_operators(model: bytes, operators: Container[str]) -> bool:
-    """Whether a model, in any of its graphs and functions, has a node of one of these operators of ONNX."""
-    proto = onnx.ModelProto.FromString(model)
-    within = (n for f in proto.functions for n in inner_nodes(f.node))
-    return any(n.op_type in operators and not n.domain for n in chain(all_nodes(proto.graph), within))
 
 
 def value_names(of: onnx.GraphProto | onnx.FunctionProto) -> set[str]:

@@ -66,6 +66,11 @@ def read_model(path: str | Path) -> OnnxModel:
     )
 
 
+def read_structure(path: Path) -> onnx.ModelProto:
+    """A model file without the bytes of its large tensors; errors as `read_model` has them."""
+    return parse(_content(path, read_around), path)
+
+
 def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

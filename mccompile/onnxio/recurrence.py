@@ -20,7 +20,7 @@ from onnx import helper, numpy_helper
 
 from mccompile.ir.names import Names
 from mccompile.onnxio.nested import all_graphs, value_names
-from mccompile.onnxio.read import parse, read_bytes
+from mccompile.onnxio.read import read_structure
 from mccompile.onnxio.write import serialize
 
 _CELL = ("DynamicQuantizeLSTM", "com.microsoft")
@@ -38,8 +38,7 @@ _INPUTS = 8
 def rounded_inputs(path: str | Path) -> list[str]:
     """What the importer calls the bytes, and the zero points, of what each DynamicQuantizeLSTM of a model file's main
     graph reads; `unrounded_recurrence` calls them so, too."""
-    path = Path(path)
-    proto = parse(read_bytes(path), path)
+    proto = read_structure(Path(path))
     cells = [node for node in proto.graph.node if node.op_type == _CELL[0] and node.domain == _CELL[1]]
     taken = value_names(proto.graph) if cells else set()
     names = [f"{node.output[0]}.{part}" for node in cells for part in _BYTES_AND_ZERO]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+from itertools import chain
 from pathlib import Path
 
 import onnx
@@ -10,8 +12,9 @@ from onnx import helper
 
 from mccompile.ir.errors import CompileError, UsageError
 from mccompile.onnxio.model import OnnxModel
+from mccompile.onnxio.nested import all_nodes, inner_nodes
 from mccompile.onnxio.proto import graph_to_proto, tensor_to_proto
-from mccompile.onnxio.read import parse, read_bytes
+from mccompile.onnxio.read import parse, read_bytes, read_structure
 from mccompile.onnxio.tensors import decode_tensor
 
 # Older ones demand that every initializer is a graph input, too.
@@ -42,9 +45,15 @@ def opset_imports(model: OnnxModel) -> list[onnx.OperatorSetIdProto]:
 
 def tensor_names(path: str | Path) -> list[str]:
     """Names of the values that nodes of a model file's main graph compute, in file order."""
-    path = Path(path)
-    proto = parse(read_bytes(path), path)
+    proto = read_structure(Path(path))
     return [name for node in proto.graph.node for name in node.output if name]
+
+
+def has_operators(path: Path, operators: Container[str]) -> bool:
+    """Whether a model file, in any of its graphs and functions, has a node of one of these operators of ONNX."""
+    proto = read_structure(path)
+    within = (n for f in proto.functions for n in inner_nodes(f.node))
+    return any(n.op_type in operators and not n.domain for n in chain(all_nodes(proto.graph), within))
 
 
 def extract_with_outputs(path: str | Path, names: list[str]) -> bytes:
