@@ -22,7 +22,7 @@ THOROUGH = (
     "bench", "budgets", "check/test_check.py", "check/test_golden.py", "check/test_ties.py",
     "codegen/test_build.py", "codegen/test_comments.py", "codegen/test_misra.py",
     "codegen/test_projects.py", "codegen/test_wrapping.py", "docs/test_documents.py", "examples",
-    "importer/test_growth.py", "kernels/test_choice.py", "kernels/test_halves.py",
+    "importer/test_growth.py", "kernels/test_choice.py", "kernels/test_digits.py", "kernels/test_halves.py",
     "kernels/test_integer.py", "kernels/test_integer_winograd.py", "kernels/test_integers.py",
     "kernels/test_long_sums.py",
     "kernels/test_movement.py", "kernels/test_narrow_products.py", "kernels/test_one_lane.py",
