@@ -191,7 +191,7 @@ def test_few_filters_in_networks(target: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("channels", "filters", "kernel", "columns"), [
     (64, 1, 2, True), (64, 3, 4, True), (32, 1, 9, True), (24, 12, 2, True), (64, 32, 2, False), (2, 2, 16, False),
-    (1, 1, 4, False),
+    (1, 1, 4, False), (5, 1, 4, False), (8, 1, 4, True),
 ])  # fmt: skip
 def test_columns_of_few_channels(channels: int, filters: int, kernel: int, columns: bool, tmp_path: Path) -> None:
     """Heads of segmentation and of super-resolution are products; what fills vectors, or overlaps often, is not."""

@@ -60,7 +60,7 @@ OF_LINES = 1.14
 as long)."""
 OF_WINDOWS = 0.9
 """The same of a convolution at stride 1."""
-LEAST_CHANNELS = 4
+LEAST_CHANNELS = 7
 """Of fewer channels a column takes longer to store and to read again than to compute."""
 RELAYOUT_CYCLES = 0.5
 """Of an element that has to be copied into another order."""
