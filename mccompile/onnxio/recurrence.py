@@ -15,12 +15,12 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-import onnx.parser
 from onnx import helper, numpy_helper
 
 from mccompile.ir.names import Names
 from mccompile.onnxio.nested import all_graphs, value_names
 from mccompile.onnxio.read import read_structure
+from mccompile.onnxio.spelt import spelt
 from mccompile.onnxio.write import serialize
 
 _CELL = ("DynamicQuantizeLSTM", "com.microsoft")
@@ -39,7 +39,7 @@ def rounded_inputs(path: str | Path) -> list[str]:
     """What the importer calls the bytes, and the zero points, of what each DynamicQuantizeLSTM of a model file's main
     graph reads; `unrounded_recurrence` calls them so, too."""
     proto = read_structure(Path(path))
-    cells = [node for node in proto.graph.node if node.op_type == _CELL[0] and node.domain == _CELL[1]]
+    cells = [node for node in proto.graph.node if (node.op_type, node.domain) == _CELL]
     taken = value_names(proto.graph) if cells else set()
     names = [f"{node.output[0]}.{part}" for node in cells for part in _BYTES_AND_ZERO]
     return [name for name in names if name not in taken]
@@ -99,23 +99,11 @@ def _rounded(cell: onnx.NodeProto, names: Names, opset: int) -> list[onnx.NodePr
     has_lengths = len(cell.input) > _LENGTHS and cell.input[_LENGTHS] != ""
     if has_lengths and opset >= _NEWER:  # else Range is not known, nor how to do without it
         read = names.fresh(f"{x}.read")
-        made += _nodes(_READ, {"x": x, "lengths": cell.input[_LENGTHS], "y": read}, names)
+        made += spelt(_READ, {"x": x, "lengths": cell.input[_LENGTHS], "y": read}, x, names)
         x = read
     called = {"x": x, "y": cell.input[0]}
     called |= {part: names.fresh(f"{cell.output[0]}.{part}") for part in _BYTES_AND_ZERO}
-    return made + _nodes(_BYTES if opset >= _NEWER else _OLD_BYTES, called, names)
-
-
-def _nodes(text: str, called: dict[str, str], names: Names) -> list[onnx.NodeProto]:
-    """The nodes of a text; what it names is ``called`` so in the model, or new there."""
-    nodes = list(onnx.parser.parse_graph(f"g (float[N] x) => (float[N] y) {{ {text} }}").node)
-    for node in nodes:
-        for values in (node.input, node.output):
-            for i, name in enumerate(values):
-                if name not in called:
-                    called[name] = names.fresh(f"{called['x']}.{name}")
-                values[i] = called[name]
-    return nodes
+    return made + spelt(_BYTES if opset >= _NEWER else _OLD_BYTES, called, x, names)
 
 
 _READ = """

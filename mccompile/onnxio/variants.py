@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator, MutableSequence
 
 import numpy as np
 import onnx
-import onnx.parser
 from onnx import helper, numpy_helper
 
 from mccompile.ir.names import Names
 from mccompile.onnxio.dtypes import dtype_number
 from mccompile.onnxio.nested import value_names
+from mccompile.onnxio.spelt import spelt
 from mccompile.onnxio.write import serialize
 
 _WEIGHTS = 16
@@ -203,15 +203,8 @@ def _normalised_in_doubles(node: onnx.NodeProto, names: Names, opset: int) -> li
     else:
         text = re.sub(r"MEAN\((\w+)\)", r"ReduceMean(\1, axes)", text)
         text = f"    axes = Constant<value = int64[1] {{2}}>() {text}"
-    body = onnx.parser.parse_graph(f"g (float[N] x) => (float[N] y) {{ {text} }}").node
     called = dict(zip(("x", "scale", "bias"), node.input, strict=True)) | {"y": node.output[0]}
-    for made in body:
-        for values in (made.input, made.output):
-            for i, name in enumerate(values):
-                if name not in called:
-                    called[name] = names.fresh(f"{node.output[0]}.{name}")
-                values[i] = called[name]
-    return list(body)
+    return spelt(text, called, node.output[0], names)
 
 
 def _replace(nodes: MutableSequence[onnx.NodeProto], by: Iterable[onnx.NodeProto]) -> None:
