@@ -123,12 +123,12 @@ class CompiledBackend(Backend):
         """Compile one node and run it once; ``opset_version`` is that of its domain, by default the newest."""
         _require_device(device)
         version = kwargs.pop("opset_version", onnx.defs.onnx_opset_version())
-        if isinstance(inputs, Mapping):
-            inputs = [inputs[name] for name in node.input if name]
         names = [name for name in node.input if name]
-        if len(names) != len(inputs):
-            raise UsageError(f"{len(inputs)} inputs given, the node has {len(names)}")
-        given = dict(zip(names, inputs, strict=True))  # it may read one value several times
+        if not isinstance(inputs, Mapping):
+            if len(names) != len(inputs):
+                raise UsageError(f"{len(inputs)} inputs given, the node has {len(names)}")
+            inputs = dict(zip(names, inputs, strict=True))
+        given = {name: inputs[name] for name in names}  # it may read one value several times
         return cls.run_model(_model_of(node, given, version), list(given.values()), device, **kwargs)
 
     @classmethod

@@ -61,6 +61,10 @@ class Layer:
     def count(self) -> int:
         return sum(value.type.count for value, _ in self.readers)
 
+    @property
+    def nodes(self) -> list[Node]:
+        return [node for _, readers in self.readers for node in readers]
+
 
 @dataclass(frozen=True)
 class Step:
@@ -147,8 +151,7 @@ def _is_cell(node: Node) -> bool:
 
 
 def _macs(layer: Layer) -> int:
-    nodes = [node for _, readers in layer.readers for node in readers]
-    return sum(n.op.macs(n.operand_types(), [r.type for r in n.results]) for n in nodes)
+    return sum(n.op.macs(n.operand_types(), [r.type for r in n.results]) for n in layer.nodes)
 
 
 def _found(trial: _Trial, layers: Sequence[Layer], steps: Sequence[Step], most: float) -> dict[str, str]:
@@ -173,8 +176,7 @@ def _found(trial: _Trial, layers: Sequence[Layer], steps: Sequence[Step], most: 
 
 def _means(name: str, layer: Layer) -> bool:
     """Whether a name in an option is meant for some node of a layer."""
-    nodes = [node for _, readers in layer.readers for node in readers]
-    return any(named(name, node.origins, node.op.name) for node in nodes)
+    return any(named(name, node.origins, node.op.name) for node in layer.nodes)
 
 
 def chosen(steps: Sequence[Step], most: float) -> list[Step]:
@@ -215,7 +217,7 @@ def layers_of(graph: Graph) -> list[Layer]:
 
 def _steps(trial: _Trial, layer: Layer, most: float) -> list[Step]:
     """The forms of a layer that are no worse than what is allowed. 4 bits are for products alone."""
-    products = all(node.op.weight_axes is not None for _, readers in layer.readers for node in readers)
+    products = all(node.op.weight_axes is not None for node in layer.nodes)
     found = []
     for form in TRIED if products else TRIED[:2]:
         step = Step(layer, form, layer.count * (BITS["f32"] - BITS[form]) / 8, 0.0)
@@ -260,31 +262,22 @@ class _Trial:
             return math.inf
         kept = {v: self.graph.constants[v] for v in rounded}
         self.graph.constants.update(rounded)
-        prologues = self._prologues(forms)
-        for node, body in prologues.items():
-            node.pre[0] = body
-        ops = self._ops(forms)
-        plain = {node: node.op for node in ops}
-        for node, op in ops.items():
-            node.op = op
+        altered = self._altered(forms)
+        plain = {node: (node.op, node.pre) for node in altered}
+        for node, (op, pre) in altered.items():
+            node.op, node.pre = op, pre
         noise = {name: Noise() for name in self.wanted[0]}
         for sample, want in zip(self.samples, self.wanted, strict=True):
             got = self._run(sample)
             for name, one in noise.items():
                 add_output(one, name, self.interface, want[name], got[name])
         self.graph.constants.update(kept)
-        for node in prologues:
-            del node.pre[0]
-        for node, op in plain.items():
-            node.op = op
+        for node, (op, pre) in plain.items():
+            node.op, node.pre = op, pre
         return max((error_of(n, name in self.exact) for name, n in noise.items()), default=0.0)
 
-    def _prologues(self, forms: Mapping[Layer, str]) -> dict[Node, Expr]:
-        """What is done to operand 0 of nodes, which have no prologue there."""
-        return {}
-
-    def _ops(self, forms: Mapping[Layer, str]) -> dict[Node, Op]:
-        """Operators that take the place of those of nodes: cells that round their state."""
+    def _altered(self, forms: Mapping[Layer, str]) -> dict[Node, tuple[Op, dict[int, Expr]]]:
+        """The operators and prologues that nodes have meanwhile."""
         return {}
 
     def _rounded(self, forms: Mapping[Layer, str]) -> dict[Value, Array] | None:
@@ -302,15 +295,15 @@ class _Trial:
 class _Products(_Trial):
     """A graph whose products can be computed in fewer bits for as long as it is computed."""
 
-    def _prologues(self, forms: Mapping[Layer, str]) -> dict[Node, Expr]:
-        return {node: ROUNDED[form] for node, form in self._pairs(forms) if not _is_cell(node)}
-
-    def _ops(self, forms: Mapping[Layer, str]) -> dict[Node, Op]:
-        found = {node: node.op.rounding(form) for node, form in self._pairs(forms)}
-        return {node: op for node, op in found.items() if op is not None}
-
-    def _pairs(self, forms: Mapping[Layer, str]) -> list[tuple[Node, str]]:
-        return [(node, form) for layer, form in forms.items() for _, nodes in layer.readers for node in nodes]
+    def _altered(self, forms: Mapping[Layer, str]) -> dict[Node, tuple[Op, dict[int, Expr]]]:
+        """Cells round their state, others what their operand 0 is, of which nothing is computed before."""
+        found = {}
+        for node, form in ((node, form) for layer, form in forms.items() for node in layer.nodes):
+            if not _is_cell(node):
+                found[node] = node.op, {**node.pre, 0: ROUNDED[form]}
+            elif (rounding := node.op.rounding(form)) is not None:
+                found[node] = rounding, node.pre
+        return found
 
     def _rounded(self, forms: Mapping[Layer, str]) -> dict[Value, Array] | None:
         found: dict[Value, Array] = {}

@@ -134,7 +134,7 @@ class OnnxRuntime:
     known: Mapping[str, Array] = field(default_factory=dict)
     operands: tuple[str, ...] = ()
     factors: Callable[[str], float] = lambda name: 1.0
-    of_nothing: Callable[[], OnnxReference] | None = None
+    of_nothing: Callable[[], OnnxReference | None] = lambda: None
     """Who judges where an input has no elements, if onnxruntime (1.32) would end the program."""
 
     def surer(self) -> OnnxRuntime:
@@ -146,8 +146,9 @@ class OnnxRuntime:
 
     def run(self, inputs: Mapping[str, Array]) -> Expected:
         """CompileError if onnxruntime cannot run the model on these inputs."""
-        if self.of_nothing is not None and any(np.size(a) == 0 for a in inputs.values()):
-            return self.of_nothing().run(inputs)
+        empty = any(np.size(a) == 0 for a in inputs.values())
+        if empty and (other := self.of_nothing()) is not None:
+            return other.run(inputs)
         feeds = _feeds(inputs, self.fixed, self.extents, self.halves, self.texts, self.sequences)
         asked = tuple(dict.fromkeys([*self.names, *self.operands]))
         try:
@@ -298,13 +299,16 @@ def open_judge(
     """
     names = tuple(dict.fromkeys([*outputs, *inner]))
     ports = _Ports.of(path, constants or {}, outputs)
-    inner = [*inner, *(n for n in ports.operands if n not in inner)]
     why = "onnxruntime is not installed"
 
-    def reference(why: str = "onnxruntime ends where cells are given nothing") -> OnnxReference:
+    def reference(why: str) -> OnnxReference:
         model = prepare(read_model(path), dims, input_shapes, constants).model
         left = {o for node in model.graph.nodes for o in node.outputs} | set(outputs)
         return OnnxReference(why, tuple(n for n in names if n in left), model)
+
+    def of_nothing() -> OnnxReference | None:
+        ends = has_operators(path, ENDING)
+        return reference("onnxruntime ends the program where cells have no sequences") if ends else None
 
     try:
         import onnxruntime
@@ -312,9 +316,10 @@ def open_judge(
         pass
     else:
         inside = set(tensor_names(path)) if ports.operands else set()  # of functions, names are ours
-        inner = [n for n in inner if n not in ports.operands or n in inside]
+        operands = tuple(n for n in ports.operands if n in inside)
         rounded = [n for n in rounded_inputs(path) if n in inner] if inner else []
-        asked = extract_with_outputs(path, [n for n in inner if n not in outputs and n not in rounded])
+        more = dict.fromkeys(n for n in (*inner, *operands) if n not in (*outputs, *rounded))
+        asked = extract_with_outputs(path, list(more))
         asked = with_draws(asked, draws) if draws else asked
         plainly = unrounded_recurrence(asked, rounded)
         asked = asked if plainly is None else plainly
@@ -326,14 +331,13 @@ def open_judge(
             why = f"onnxruntime cannot load the model: {_first_line(e)}"
         else:
             engine = f"onnxruntime {onnxruntime.__version__}"
-            of_nothing = reference if has_operators(path, ENDING) else None
             notes = () if data is asked or data is wide else (UNSIGNED,)
             notes = notes if plainly is None else (*notes, UNROUNDED)
             others = _others(onnxruntime, data)
             return OnnxRuntime(
                 engine, names, plain, others, ports.fixed, notes, ports.legends, ports.halves, ports.extents,
                 sequences=ports.sequences, model=data, deciding=ports.deciding, known=ports.known,
-                operands=tuple(n for n in ports.operands if n in inside), of_nothing=of_nothing,
+                operands=operands, of_nothing=of_nothing,
             )  # fmt: skip
     if draws:
         raise CompileError(f"a network whose random numbers are inputs needs onnxruntime to compare with: {why}")

@@ -53,13 +53,10 @@ def standing_for(
     away = (0, *range(-reach, 0), *range(1, reach + 1))
     steps = [np.clip(want.astype(np.int64) + k, info.min, info.max).astype(want.dtype) for k in away]
     floats = [_through(chain, q, step, imported, extents) for step in steps]
-    places = _places(chain, want)
-    if not copy and floats[0].shape != got.shape and all(node.op.elementwise is not None for node in chain):
-        part = part_of(got, floats[0], moves=False) if floats[0].shape == want.shape else None
-        if not part:
-            return None
+    in_place = floats[0].shape == want.shape and all(node.op.elementwise is not None for node in chain)
+    if not copy and in_place and (part := part_of(got, floats[0], moves=False)):
         floats, steps, want = [f[part] for f in floats], [step[part] for step in steps], want[part]
-        places = _places(chain, want)
+    places = _places(chain, want)
     if places is None or floats[0].shape != places.shape or places.size != got.size:
         return None
     if copy:

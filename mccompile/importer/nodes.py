@@ -45,6 +45,7 @@ from mccompile.ir.scan import reason
 from mccompile.ir.types import BOOL, DTYPES, I64, BroadcastError, DType
 from mccompile.onnxio import (
     DRAWING,
+    PRIVATE,
     OnnxGraph,
     OnnxNode,
     OnnxValue,
@@ -484,9 +485,9 @@ def _is_expandable(node: OnnxNode) -> bool:
 
 
 def _require_known_attributes(node: OnnxNode) -> None:
-    """Refuse attributes that ONNX does not know; names with two underscores in front are private to exporters."""
+    """Refuse attributes that ONNX does not know; those of nodes that we made of others may be private."""
     known = attributes(node.op_type, node.domain)
-    unknown = [] if known is None else [a for a in node.attrs if a not in known and not a.startswith("__")]
+    unknown = [] if known is None else [a for a in node.attrs if a not in known and not a.startswith(PRIVATE)]
     if unknown:
         name, value = unknown[0], node.attrs[unknown[0]]
         shown = "" if isinstance(value, OnnxGraph) else f" = {value!r}"

@@ -144,6 +144,11 @@ class Units:
         """What the largest state becomes as a whole number of the digits: 1, where these are of `FIXED`."""
         return LARGEST if self.digits == DIGITS else FIXED
 
+    @property
+    def rounded_at(self) -> int:
+        """Where in scratch states begin as they are multiplied, where they are rounded: those of the first item."""
+        return self.apart - self.units if self.beside == 1 else self.apart
+
     def plane(self, lanes: int) -> int:
         """Bytes of a digit of all units, which are stored as whole vectors."""
         return -(-self.units // lanes) * lanes

@@ -12,6 +12,7 @@ from mccompile.onnxio.infer import infer_types
 from mccompile.onnxio.lift import lifted, quantisable, released
 from mccompile.onnxio.model import (
     KEPT,
+    PRIVATE,
     AttrValue,
     OnnxGraph,
     OnnxModel,
@@ -44,6 +45,7 @@ from mccompile.onnxio.write import extract_with_outputs, has_operators, model_to
 __all__ = [
     "DRAWING",
     "KEPT",
+    "PRIVATE",
     "AttrValue",
     "Draw",
     "OnnxGraph",

@@ -78,6 +78,10 @@ class OnnxModel:
     metadata: dict[str, str] = field(default_factory=dict)
 
 
+PRIVATE = "__"
+"""What names of attributes begin with that are an exporter's own, which nobody reads. Nodes that we make of others
+have some."""
+
 KEPT = "mccompile.opset."
 """The domain of ai.onnx nodes of another opset than the model's, which follows: they were in a function of it."""
 

@@ -14,7 +14,7 @@ from onnx import helper, numpy_helper
 from mccompile.ir.dims import Dim
 from mccompile.ir.errors import CompileError
 from mccompile.onnxio.dtypes import dtype_name, dtype_number, dtype_of_array
-from mccompile.onnxio.model import AttrValue, OnnxGraph, OnnxNode, OnnxValue
+from mccompile.onnxio.model import PRIVATE, AttrValue, OnnxGraph, OnnxNode, OnnxValue
 from mccompile.onnxio.tensors import decode_sparse, decode_tensor
 
 _NON_TENSOR = {
@@ -28,9 +28,6 @@ _NON_TENSOR = {
 
 NO_NAMES = ("", "?", "None", "-1")
 """What exporters write for an extent that they do not know: axes that are called so need not be equal."""
-
-PRIVATE = "__"
-"""What names of attributes begin with that are an exporter's own. Here, nodes made of others have some."""
 
 DAMAGED = "the file is no ONNX model, or it is damaged or cut short"
 

@@ -19,7 +19,7 @@ from mccompile.ir.names import Names
 from mccompile.ir.op import Op, TypeRuleError
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import DType
-from mccompile.onnxio.model import AttrValue, OnnxNode
+from mccompile.onnxio.model import PRIVATE, AttrValue, OnnxNode
 from mccompile.onnxio.schema import attribute_default
 from mccompile.ops.extents import Extents
 from mccompile.ops.iota import Iota
@@ -149,7 +149,7 @@ class Import:
         left out in silence. Attributes ``without_effect`` and those of their default value ask for nothing.
         """
         for name, value in self.node.attrs.items():
-            if name.startswith("__") or name in without_effect or name in self.attributes_read:
+            if name.startswith(PRIVATE) or name in without_effect or name in self.attributes_read:
                 continue
             default = attribute_default(self.node.op_type, name, self.node.domain)
             if default is None or value != default:

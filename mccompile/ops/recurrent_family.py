@@ -11,6 +11,7 @@ import numpy as np
 from mccompile._dataclass import dataclass
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Value
+from mccompile.onnxio.model import PRIVATE
 from mccompile.ops.activations import ACTIVATIONS, Function, activation_functions, clamp
 from mccompile.ops.concat import Concat
 from mccompile.ops.filled import repeated
@@ -24,7 +25,7 @@ from mccompile.ops.slice import Slice
 TOLERANCE = {"f32": 3e-6, "f16": 8e-3}
 """Errors of single steps feed back; onnxruntime's own sigmoid and tanh are rational approximations."""
 
-MULTIPLIED = "__multiplied"
+MULTIPLIED = f"{PRIVATE}multiplied"
 """An attribute for front ends of other operators: input 1 has no weights, but the products of the input by these,
 [directions, T * B, G*H]; what was quantised there, and the state may be, too: it is rounded to fixed steps where it
 is between -1 and 1."""
@@ -68,7 +69,7 @@ class _Node:
         if value is None or value.shape != (self.n.input(0).shape[1], self.hidden):
             return value
         first = repeated(self.n.graph, value)
-        return None if first is not None and not first.tobytes().strip(b"\0") else value
+        return None if first is not None and first == 0 and not np.signbit(first) else value
 
     def weights(self, i: int, direction: int, suffix: str) -> Value:
         value = self.part(i, direction, suffix)

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from mccompile.ir.errors import CompileError
+from mccompile.passes.clean.fold_constants import may_grow
 from mccompile.report.report import make_report
 from mccompile.report.summary import peak_text
-from mccompile.search.candidates import in_vain
+from mccompile.search.candidates import growth_factor, in_vain
 from mccompile.search.state import Compilation
 
 MAX_SHOWN = 5
@@ -93,8 +94,7 @@ def _ways_out(c: Compilation, report: Mapping[str, Any], ram: int | None, flash:
     ways = ["a smaller model"]
     if flash is not None and report["blob_bytes"] > flash and floats and not c.options.weights:
         ways.append("weights in fewer bits (--weights f16, i8 or i4)")
-    grows = c.target.spare_memory and not c.target.compact and c.options.max_blob_growth != 0
-    if flash is not None and report["blob_bytes"] > flash and grows:
+    if flash is not None and report["blob_bytes"] > flash and may_grow(c.target, growth_factor(c.options)):
         ways.append("constants that grow for nothing (--max-blob-growth 0)")
     if floats:
         ways.append("integers of 8 bits (`mccompile quantize`)")

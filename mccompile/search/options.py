@@ -432,8 +432,7 @@ def require_sense(options: Options) -> None:
     _require_forms(options)
     if options.requant not in REQUANT:
         raise UsageError(f"sums are rounded {' or '.join(REQUANT)}, not {options.requant!r}")
-    if options.requant != "exact" and (options.exact or "requantise" not in PIPELINES[options.opt_level]):
-        other = "--exact" if options.exact else f"-{options.opt_level}"
+    if options.requant != "exact" and (other := _leaves_out(options, "requantise")):
         raise UsageError(
             f"--requant {options.requant} rounds sums of integers, which {other} computes in floats",
             hint="leave one of the two",
@@ -468,6 +467,13 @@ def require_kernels(kernels: Mapping[str, str]) -> None:
             raise UsageError(f"{op} has no kernel {kernel!r}", hint=f"its kernels are: {', '.join(known)}")
 
 
+def _leaves_out(options: Options, rounding: str) -> str:
+    """The option that leaves out a pass that rounds; empty if it runs."""
+    if options.exact:
+        return "--exact"
+    return "" if rounding in PIPELINES[options.opt_level] else f"-{options.opt_level}"
+
+
 def _require_forms(options: Options) -> None:
     """UsageError for forms of weights and products that do not exist, or that other options rule out."""
     kinds = (
@@ -487,8 +493,7 @@ def _require_forms(options: Options) -> None:
             raise UsageError(f"{name} cannot be computed in {form!r}", hint="f32, bf16 or f16")
     for option, forms, narrowing, what in kinds:
         narrow = {form for form in forms.values() if form != "f32"}
-        if narrow and (options.exact or narrowing not in PIPELINES[options.opt_level]):
-            other = "--exact" if options.exact else f"-{options.opt_level}"
+        if narrow and (other := _leaves_out(options, narrowing)):
             raise UsageError(
                 f"{option} {min(narrow)} rounds {what}, which {other} does not", hint="leave one of the two"
             )

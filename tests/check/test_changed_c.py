@@ -65,6 +65,12 @@ def _quarters() -> tuple[np.ndarray, np.ndarray]:
     return w, other
 
 
+MASK = [
+    N("MatMul", ["x", "w"], ["p"]), N("MatMul", ["x", "v"], ["q"]), N("Greater", ["p", "q"], ["m"]),
+    N("Cast", ["m"], ["y"], to=FLOAT),
+]  # fmt: skip
+"""Whether a product is more than another one, as floats."""
+
 WHOLE = np.random.default_rng(1).integers(0, 5, (6, 8)).astype(np.float32)
 
 
@@ -72,14 +78,10 @@ def test_one_element_that_may_be_off_is_no_excuse_for_others(tmp_path: Path, cha
     """Floats that are rounded, and masks: weights one unit off flip some, of which each is allowed by itself."""
     w, other = _quarters()
     floor = [N("MatMul", ["x", "w"], ["p"]), N("Floor", ["p"], ["y"])]
-    mask = [
-        N("MatMul", ["x", "w"], ["p"]), N("MatMul", ["x", "v"], ["q"]), N("Greater", ["p", "q"], ["m"]),
-        N("Cast", ["m"], ["y"], to=FLOAT),
-    ]  # fmt: skip
     path = _model(tmp_path / "floor.onnx", floor, [6, 8], (FLOAT, [6, 8]), w=w)
     assert check(path, Options(target="generic"), inputs=WHOLE).ok
     assert not changed(path, lambda c: c.replace("= floorf(", "= 1.0f + floorf("), inputs=WHOLE).ok
-    path = _model(tmp_path / "mask.onnx", mask, [6, 8], (FLOAT, [6, 8]), w=w, v=other)
+    path = _model(tmp_path / "mask.onnx", MASK, [6, 8], (FLOAT, [6, 8]), w=w, v=other)
     assert check(path, Options(target="generic"), inputs=WHOLE).ok
     assert not changed(path, lambda c: c.replace("] > acc", "] <= acc"), inputs=WHOLE).ok
 
@@ -89,11 +91,7 @@ def test_every_way_of_asking_takes_either_side_of_what_is_equal(
     asked: dict[str, bool], tmp_path: Path, changed: Any
 ) -> None:
     w, other = _quarters()
-    mask = [
-        N("MatMul", ["x", "w"], ["p"]), N("MatMul", ["x", "v"], ["q"]), N("Greater", ["p", "q"], ["m"]),
-        N("Cast", ["m"], ["y"], to=FLOAT),
-    ]  # fmt: skip
-    path = _model(tmp_path / "mask.onnx", mask, [6, 8], (FLOAT, [6, 8]), w=w, v=other)
+    path = _model(tmp_path / "mask.onnx", MASK, [6, 8], (FLOAT, [6, 8]), w=w, v=other)
     found = changed(path, lambda c: c.replace("] > acc", "] >= acc"), **asked)
     assert found.ok, found.lines()
     w[:, 3] = w[:, 1]

@@ -34,7 +34,7 @@ def run(graph: Graph, remarks: Remarks, target: Target, growth: float = 1.0) -> 
     Exact but for functions of the C library, whose last bit numpy may round another way.
     """
     outputs = set(graph.outputs)
-    room = _Room(graph, outputs, target.spare_memory and not target.compact and growth > 0)
+    room = _Room(graph, outputs, may_grow(target, growth))
     kept: list[Node] = []
     for node in graph.nodes:
         if not _is_constant(node, graph.constants):
@@ -51,6 +51,11 @@ def run(graph: Graph, remarks: Remarks, target: Target, growth: float = 1.0) -> 
     changes = len(graph.nodes) - len(kept)
     graph.nodes = kept
     return changes
+
+
+def may_grow(target: Target, growth: float) -> bool:
+    """Whether what is dear to compute may make the constants grow, where ``growth`` is said of weights."""
+    return target.spare_memory and not target.compact and growth > 0
 
 
 def _is_constant(node: Node, known: Container[Value]) -> bool:
