@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from mccompile._dataclass import dataclass
+from mccompile.check.reals import real_results
 from mccompile.check.reference import Expected
 from mccompile.check.rounding import TIE
-from mccompile.check.ties import judge_layers, real_results
+from mccompile.check.ties import judge_layers
 from mccompile.check.trace import capture, writers
 from mccompile.ir.dims import symbols
 from mccompile.ir.graph import Graph
@@ -49,7 +50,7 @@ def outputs_follow(
     tensors = {name: k.array for name, k in kept.items() if k.array.shape == values[name].shape}
     if not tensors or judge_layers(graph, graph, _Known(tensors), inputs, far=TIE).wrong:
         return False
-    wide, narrow = (real_results(graph, tensors, inputs, wide=w)[2] for w in (True, False))
+    wide, narrow = (real_results(graph, tensors, inputs, wide=w).outputs for w in (True, False))
     noise = {name: np.abs(np.asarray(wide[name], np.float64) - narrow[name]) for name in names}
     expected = Expected({name: np.asarray(narrow[name], got[name].dtype) for name in names}, noise)
     return all(expected.compared(name, got[name], factor).ok for name in names)

@@ -40,7 +40,7 @@ class Run:
 
     def lines(self, explained: bool = False) -> list[str]:
         """The comparisons; ``explained`` where they differ as they may."""
-        verdict, word = ("differs", "diff") if explained else ("FAILED", "FAIL")
+        verdict, word, others = ("differs", "diff", "differ") if explained else ("FAILED", "FAIL", "wrong")
         bad = [c for c in self.comparisons if not c.ok]
         good = [c for c in self.comparisons if c.ok]
         shown = [*bad, *good][:MAX_SHOWN]
@@ -51,7 +51,7 @@ class Run:
         if any(c.nans for c in good) and any(c.got != c.got for c in bad):
             lines.append("  the reference makes NaN of these inputs too, and numbers of that: give others (--inputs)")
         left = len(self.comparisons) - len(shown)
-        return lines + ([f"  and {left} more, {max(len(bad) - len(shown), 0)} of them wrong"] if left else [])
+        return lines + ([f"  and {left} more, {max(len(bad) - len(shown), 0)} of them {others}"] if left else [])
 
     def rounded(self) -> str:
         """The run in a line, where weights or products are in fewer bits: `Precision` tells their error."""

@@ -54,9 +54,11 @@ def zeros_of(imported: Graph, nodes: Sequence[Node]) -> dict[str, float]:
     return found
 
 
-def of_floats(real: Array, zero: float | None) -> Array:
-    """How far floats may be off that are rounded to 16 bits, in steps: 32,000 may be 3 more or less, as the rule for
-    floats allows (`limits`), and any of them one, which the transforms of convolutions need."""
+def of_floats(real: Array, zero: float | None, dtype: np.dtype[Any]) -> Array:
+    """How far floats may be off that are rounded to 16 bits, those of ``dtype``, in steps: 32,000 may be 3 more or
+    less, as the rule for floats allows (`limits`), and any of them one, which the transforms of convolutions need."""
     if zero is None:
         return np.zeros(())
-    return np.asarray(limits(real - zero) + OF_TRANSFORMS * np.abs(real - zero).max(initial=0.0))
+    ends = np.iinfo(dtype)
+    largest = np.abs(real - zero).max(initial=0.0)
+    return np.asarray(limits(np.clip(real, ends.min, ends.max) - zero) + OF_TRANSFORMS * largest)

@@ -23,6 +23,8 @@ from mccompile.ops.reshape import Reshape
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
+_ROWS = re.compile(r"\.rows(\.\d+)?$")
+"""What the name of a strip of rows ends with (`stream-rows`)."""
 _NUMBER = re.compile(r"\.\d+$")
 """What a name ends with that is taken by another value."""
 ROUNDED = 1e-5
@@ -33,8 +35,8 @@ def standing_for(
     v: Value, got: Array, imported: Graph, theirs: Mapping[str, Array], known: Set[str], extents: Mapping[str, int]
 ) -> tuple[str, Array, Array, Array] | None:
     """The one of the ``known`` that floats stand for, where the layer that rounds makes floats at once; what they say
-    that it is, two steps away at most, or eight of 16 bits, or else as wrong as may be; the reference's floats; and
-    the place of each of them there. None where they stand for none. Channels that nothing reads may be gone.
+    that it is, or else as wrong as may be; the reference's floats; and the place of each of them there. None where
+    they stand for none. Channels that nothing reads may be gone.
 
         y = (q - 3) * 0.5, theirs q = [7, 4]; got y = [2.5, 0.5]    -> q, [8, 4], [2, 0.5]
     """
@@ -65,8 +67,18 @@ def standing_for(
         return None
     apart = np.abs(np.stack(floats) - got)
     stands = np.choose(apart.argmin(axis=0), [step.reshape(-1)[places] for step in steps])
-    step = np.abs(floats[reach + 1] - floats[reach])
-    near = apart.min(axis=0) <= 0.1 * step + ROUNDED * np.abs(floats[0]).max(initial=0.0)
+    above, below = reach + 1, reach  # a step to either side
+    two = floats[above] - floats[below]
+    allowed = 0.1 * np.abs(two) + ROUNDED * np.abs(floats[0]).max(initial=0.0)
+    near = apart.min(axis=0) <= allowed
+    if not near.all() and not copy and steps[0].size == theirs[q.name].size:  # as far as they go in a line
+        with np.errstate(all="ignore"):
+            apart_by = (steps[above].astype(np.float64) - steps[below]).reshape(-1)[places]
+            guess = np.rint(apart_by * (got - floats[0].astype(np.float64)) / two)
+        guess = back(np.where(near, 0.0, np.nan_to_num(guess)), places, want.shape)
+        far = np.clip(want + guess, info.min, info.max).astype(want.dtype)
+        told = ~near & (np.abs(_through(chain, q, far, imported, extents) - got) <= allowed)
+        stands, near = np.where(told, far.reshape(-1)[places], stands), near | told
     if copy and np.count_nonzero(near & (stands == want.reshape(-1)[places])) * 100 < 99 * got.size:
         return None
     strange = np.where(want > 0, info.min, info.max).astype(want.dtype).reshape(-1)[places]
@@ -81,17 +93,38 @@ def _whole(
     order (`pair-channels`) have more behind their name.
 
         theirs q = [7, 4, 6], q.whole = [5, 1, 3]    -> q, [8, 4, 6], [4, 1, 3]
+
+    Strips of rows are parts of it, each judged for itself.
     """
-    name, _, behind = v.name.rpartition(".whole")
+    whole = _ROWS.sub("", v.name)
+    name, _, behind = whole.rpartition(".whole")
     want = theirs.get(name)
-    if (behind and not _NUMBER.fullmatch(behind)) or name not in known or want is None:
+    strip = whole != v.name
+    if (behind and not _NUMBER.fullmatch(behind)) or (name not in known and not strip) or want is None:
         return None
-    if want.shape != got.shape or want.dtype.kind not in "iu" or not got.size:
+    want = _strip_of(want, got) if strip else want
+    if want is None or want.shape != got.shape or want.dtype.kind not in "iu" or not got.size:
         return None
     zero = np.rint(np.median(want.astype(np.float64) - got))
     info = np.iinfo(want.dtype)
     stands = np.clip(np.rint(got + zero), info.min, info.max).astype(want.dtype)
     return name, stands, (want - zero).astype(got.dtype), np.arange(want.size).reshape(want.shape)
+
+
+def _strip_of(want: Array, got: Array) -> Array | None:
+    """The rows of ``want``, of axis 2, that ``got`` is, but for a zero point; None if their other extents differ.
+
+        want [[[3, 9], [5, 5], [7, 1]]], got [[[4, 4], [6, 0]]]    -> [[[5, 5], [7, 1]]]
+    """
+    if want.ndim < 3 or want.shape[:2] + want.shape[3:] != got.shape[:2] + got.shape[3:] or not got.size:
+        return None
+    rows, some = got.shape[2], np.unravel_index(np.linspace(0, got.size - 1, 4096, dtype=np.int64), got.shape)
+    alike = []
+    for k in range(want.shape[2] - rows + 1):
+        apart = want[:, :, k : k + rows][some] - got[some]
+        alike.append(np.count_nonzero(apart == np.rint(np.median(apart))))
+    first = int(np.argmax(alike)) if alike else 0
+    return want[:, :, first : first + rows]
 
 
 def back(array: Array, places: Array, shape: tuple[int, ...]) -> Array:

@@ -15,6 +15,7 @@ real number is as sure as float32 makes it (`_unsure`).
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -28,16 +29,17 @@ from mccompile._dataclass import dataclass
 from mccompile.check.branches import computed
 from mccompile.check.compare import OF_NOISE
 from mccompile.check.heads import Sure, rounds, wrong_outputs
+from mccompile.check.inner import Inner
 from mccompile.check.parts import part_of
+from mccompile.check.reals import narrow, real_results
 from mccompile.check.reference import Expected, judge_of
-from mccompile.check.rounding import TIE, before_rounding, of_floats, zeros_of
+from mccompile.check.rounding import TIE, of_floats, zeros_of
 from mccompile.check.standing import back, carried, standing_for
 from mccompile.driver import Compilation
 from mccompile.interface.tensors import MODELS_OWN, Interface
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.types import I32, I64
 from mccompile.onnxio import rounded_inputs, tensor_names
-from mccompile.ops.text import encoded
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -146,11 +148,14 @@ def judge_layers(
     bits = expected.halves | {n for n, a in theirs.items() if n in rounded and a.dtype.kind not in "iu"}
     theirs = {name: a for name, a in theirs.items() if name not in bits}  # nor is bfloat16 a number of steps
     given = interface.model_inputs(inputs)
-    reals, nodes, outputs = real_results(imported, theirs, given)
+    real_run = real_results(imported, theirs, given)
+    reals, nodes, outputs = real_run.numbers, [step.node for step in real_run.steps], real_run.outputs
+    del real_run  # its values are memory
     no_numbers = sum(int(np.isnan(a).sum()) for a in reals.values())
     zeros = zeros_of(imported, nodes)
+    inner = functools.cache(lambda: Inner(imported, theirs, given, tie))
     values: dict[Value, Array] = {}
-    values |= {v: _narrow(inputs[v.name], v) for v in optimised.inputs}
+    values |= {v: narrow(inputs[v.name], v) for v in optimised.inputs}
     extents = optimised.extents_of(inputs)
     names = {v.name for n, _ in optimised.everywhere() for v in n.results}
     hidden: dict[Value, Array] = {}
@@ -194,21 +199,33 @@ def judge_layers(
             want, real, near = want[part], real[part], moved | near[part]
             differs = got != want
             layers, elements, differing = layers + 1, elements + got.size, differing + int(differs.sum())
-            more = of_floats(real, zeros.get(name))
+            more = of_floats(real, zeros.get(name), want.dtype)
             asked = differs if far > tie else differs & ~near
-            fault = _fault(want, real, far + more, asked, " of the reference")
-            fault = _fault(got, real, tie + more, differs & ~near) if fault is None else fault
+            fault = _first_fault(want, got, real, (far + more, tie + more), (asked, differs & ~near))
+            if fault is not None:  # unless it is of what the layer rounds before
+                behind = inner().moves(name, node.origins)
+                behind = (behind if turn is None else _shaped(behind, got, turn))[part] if behind.ndim else behind
+                more = more + behind
+                fault = _first_fault(want, got, real, (far + more, tie + more), (asked, differs & ~near))
             if fault is not None:
                 wrong[name] = fault[0], f"{v.name}: {fault[1]}"
             values[v] = floats if floats is not None else _with_sign(want, v.dtype.numpy)
             sure.values.add(v)
     if not wrong and not wrong_outputs(optimised, sure, values, theirs, outputs, outputs):
         return Ties(layers, elements, differing, (), no_numbers)
-    near_reals, _, near_outputs = real_results(imported, theirs, given, wide=False)
-    unsure = _unsure(theirs, near_reals, reals)
+    in_floats = real_results(imported, theirs, given, wide=False)
+    unsure = _unsure(theirs, in_floats.numbers, reals)
     left = [line for name, (beyond, line) in wrong.items() if beyond > OF_NOISE * unsure[name]]
-    left += wrong_outputs(optimised, sure, values, theirs, outputs, near_outputs).values()
+    left += wrong_outputs(optimised, sure, values, theirs, outputs, in_floats.outputs).values()
     return Ties(layers, elements, differing, tuple(left), no_numbers)
+
+
+def _first_fault(
+    want: Array, got: Array, real: Array, allowed: tuple[Array, Array], asked: tuple[Array, Array]
+) -> tuple[float, str] | None:
+    """As `_fault`, of the reference's own tensor and of what the layer makes, in this order."""
+    fault = _fault(want, real, allowed[0], asked[0], " of the reference")
+    return _fault(got, real, allowed[1], asked[1]) if fault is None else fault
 
 
 def _fault(
@@ -235,53 +252,6 @@ def _unsure(theirs: Mapping[str, Array], near: Mapping[str, Array], reals: Mappi
         apart = np.abs(np.clip(array, info.min, info.max) - np.clip(reals[name], info.min, info.max))
         found[name] = float(np.nan_to_num(apart, nan=0.0).max(initial=0.0))
     return found
-
-
-def real_results(
-    imported: Graph, theirs: Mapping[str, Array], inputs: Mapping[str, Array], wide: bool = True
-) -> tuple[dict[str, Array], list[Node], dict[str, Array]]:
-    """What is rounded, before it is: of the reference's own rounded tensors, in float64, or else as floats are of the
-    model's own types; the nodes computed; and the outputs."""
-    typed = _wide if wide else _narrow
-    values = {v: typed(inputs[v.name], v) for v in imported.inputs}
-    extents = imported.extents_of(inputs)
-    before: dict[Value, Array] = {}
-    reals: dict[str, Array] = {}
-    nodes: list[Node] = []
-    for step in computed(imported, values, lambda graph, v: typed(graph.array(v), v)):
-        node = step.node
-        nodes.append(node)
-        if step.taken is None:
-            results = node.evaluate(values, wide, step.graph.known_at(node, values, extents))
-        else:
-            results = [values[v] for v in step.taken]
-        for k, (v, got) in enumerate(zip(node.results, results, strict=True)):
-            values[v] = got
-            if not rounds(v):
-                continue
-            if step.taken is None:
-                before[v] = before_rounding(node, values, got)
-            else:
-                before[v] = before.get(step.taken[k], got.astype(np.float64))
-            if v.name in theirs:
-                reals[v.name] = before[v]
-                values[v] = theirs[v.name]
-    return reals, nodes, {v.name: values[v] for v in imported.outputs}
-
-
-def _wide(array: Array, v: Value) -> Array:
-    """A tensor as results are that are computed in float64: a join has operands of one type."""
-    return _stored(array, v).astype(v.dtype.evaluated(wide=True))
-
-
-def _narrow(array: Array, v: Value) -> Array:
-    """A tensor of the type that it has."""
-    return _stored(array, v).astype(v.dtype.numpy)
-
-
-def _stored(array: Array, v: Value) -> Array:
-    """An array as a tensor has it: text as bytes."""
-    return encoded(array, v.shape[-1]) if array.dtype == object else np.asarray(array)
 
 
 def _shaped(array: Array, got: Array, turn: Sequence[int] | None = None) -> Array:

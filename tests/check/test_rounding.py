@@ -25,6 +25,13 @@ def test_zero_is_known_of_what_16_bits_are_made_of_by_elements() -> None:
 
 def test_how_far_floats_may_be_off_grows_with_the_channel_and_the_tensor() -> None:
     real = np.array([[99.0, 10099.0], [199.0, 99.0]])
-    limits = of_floats(real, 99.0)
+    i16 = np.dtype(np.int16)
+    limits = of_floats(real, 99.0, i16)
     assert np.allclose(limits, [[0.01 + 0.01 + 0.2, 1 + 0.01 + 0.2]] * 2, atol=1e-9)
-    assert not of_floats(real, None).any()
+    assert not of_floats(real, None, i16).any()
+
+
+def test_what_is_cut_off_at_the_ends_of_the_type_is_no_larger() -> None:
+    """But transforms, which have it before that, are off by more."""
+    limits = of_floats(np.array([[1e6, 0.0]]), 0.0, np.dtype(np.uint16))
+    assert np.allclose(limits, [[6.5535 + 0.065535 + 20, 0.065535 + 20]], atol=1e-6)

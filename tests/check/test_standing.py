@@ -81,3 +81,33 @@ def test_nothing_is_carried_by_what_has_counted_extents(tmp_path: Path) -> None:
     found = carried(mask, q, "y", imported.nodes, {})
     assert found is not None
     assert found.tolist() == mask.tolist()
+
+
+def test_strips_of_whole_numbers_are_rows_of_what_was_rounded() -> None:
+    graph = parse_graph(GRAPH, lookup)
+    want = np.random.default_rng(0).integers(-900, 900, (2, 3, 5, 4), np.int16)
+    got = (want[:, :, 2:4] - 30).astype(np.float32)
+    got[1, 1, 0, 3] += 1
+    strip = Value("q.whole.rows.2", TensorType(F32, got.shape))
+    found = standing_for(strip, got, graph, {"q": want}, set(), {})
+    assert found is not None
+    name, stands, floats, places = found
+    assert name == "q"
+    assert np.argwhere(stands != want[:, :, 2:4]).tolist() == [[1, 1, 0, 3]]
+    assert np.array_equal(floats, want[:, :, 2:4] - 30.0)
+    assert np.array_equal(places.reshape(-1), np.arange(got.size))
+    assert standing_for(strip, got[:, :2], graph, {"q": want}, set(), {}) is None
+    assert standing_for(strip, np.zeros((2, 3, 6, 4), np.float32), graph, {"q": want}, set(), {}) is None
+
+
+@pytest.mark.parametrize("away", [1, 11, 3000])
+def test_floats_stand_for_numbers_many_steps_away(away: int) -> None:
+    """Of 16 bits floats may be off by many steps; at the end of the type, of which one is in reach to one side."""
+    graph = parse_graph(GRAPH.replace("i8", "u16"), lookup)
+    want = np.array([[0, 7000, 6], [40000, 65535, 3]], np.uint16)
+    stands = want.astype(np.int64)
+    stands[0, 0], stands[1, 1] = away, 65535 - away
+    y = Value("y", TensorType(F32, (2, 3)))
+    found = standing_for(y, (stands * 0.5).astype(np.float32), graph, {"q": want}, {"q"}, {})
+    assert found is not None
+    assert found[1].tolist() == stands.tolist()
