@@ -37,6 +37,7 @@ from mccompile.check.rounding import TIE, of_floats, zeros_of
 from mccompile.check.standing import back, carried, standing_for
 from mccompile.driver import Compilation
 from mccompile.interface.tensors import MODELS_OWN, Interface
+from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.types import I32, I64
 from mccompile.onnxio import rounded_inputs, tensor_names
@@ -100,6 +101,18 @@ def imported_graph(model: Path, c: Compilation) -> Graph:
 def is_quantised(graph: Graph) -> bool:
     """Whether any node of a graph rounds to 8 or 16 bits."""
     return any(rounds(v) for n, _ in graph.everywhere() for v in n.results)
+
+
+def rounds_anywhere(graph: Graph) -> bool:
+    """As `is_quantised`, of an optimised graph, whose nodes may make floats at once of what they have rounded."""
+    return is_quantised(graph) or any(_rounds_inside(n) for n, _ in graph.everywhere())
+
+
+def _rounds_inside(node: Node) -> bool:
+    bodies = [*node.pre.values(), *node.post.values()]
+    bodies += [node.op.elementwise] if node.op.elementwise is not None else []
+    parts = (part for body in bodies for part in ex.distinct(body))
+    return any(isinstance(p, ex.Convert) and p.dtype.kind in "iu" and p.dtype.nbytes <= 2 for p in parts)
 
 
 def rounded_names(graph: Graph) -> list[str]:
