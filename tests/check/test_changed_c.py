@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -154,3 +155,39 @@ def test_a_mask_without_the_axes_that_the_reference_squeezes_out(tmp_path: Path)
     path = _model(tmp_path / "m.onnx", nodes, [3, "n", 3], (FLOAT, None), w=w, z=z)  # type: ignore[list-item]
     result = check(path, Options(target="generic", dims={"n": "1..4"}))
     assert result.ok, result.lines()
+
+
+def _tied(path: Path, kind: str, floats: bool) -> Path:
+    """Bytes that are sums of halves, of which half are ties; or an image made twice as large, whose means are."""
+    u8, f32 = TensorProto.UINT8, FLOAT
+    w = np.zeros((16, 12), np.float32)
+    for column in range(12):
+        w[2 * (column % 5) :: 7, column] = 0.5
+    made = {
+        "product": N("MatMul", ["f", "w"], ["p"]),
+        "larger": N("Resize", ["f", "", "k"], ["p"], mode="linear", coordinate_transformation_mode="asymmetric"),
+    }[kind]
+    q = "q" if floats else "y"
+    nodes = [N("DequantizeLinear", ["x", "s", "z"], ["f"]), made, N("QuantizeLinear", ["p", "s", "z"], [q])]
+    nodes += [N("DequantizeLinear", ["q", "s", "z"], ["y"])] if floats else []
+    given, result = {"product": ([8, 16], [8, 12]), "larger": ([1, 3, 5, 6], [1, 3, 10, 12])}[kind]
+    constants = {"s": np.array(1, np.float32), "z": np.array(7, np.uint8)}
+    constants |= {"w": w} if kind == "product" else {"k": np.array([1, 1, 2, 2], np.float32)}
+    return _model(path, nodes, given, (f32 if floats else u8, result), kind=u8, **constants)
+
+
+@pytest.mark.parametrize("floats", [False, True])
+@pytest.mark.parametrize("kind", ["product", "larger"])
+def test_many_ties_are_no_excuse_for_what_is_off_everywhere(
+    kind: str, floats: bool, tmp_path: Path, changed: Any
+) -> None:
+    """Each tie moves its element by a step; C that moves them all is wrong, by one step, and by eight."""
+    path = _tied(tmp_path / "m.onnx", kind, floats)
+    found = check(path, Options(target="generic"))
+    assert found.ok, found.lines()
+    for steps in (1, 3, 8):
+
+        def off(c: str, by: int = steps) -> str:
+            return re.sub(r"mcc_rne_f32\((?!float )", f"{by}.0f + mcc_rne_f32(", c)
+
+        assert not changed(path, off).ok, steps
