@@ -12,7 +12,7 @@ from mccompile._dataclass import dataclass
 from mccompile.ir.affine import combine
 from mccompile.ir.dims import bound, varies
 from mccompile.ir.op import Kind, Layouts, Op, TypeRuleError
-from mccompile.ir.ranges import Range, averaged, summed
+from mccompile.ir.ranges import Range, anything, averaged, summed
 from mccompile.ir.scalar import Array, uniform
 from mccompile.ir.structure import Nest, Structure, axis_loops
 from mccompile.ir.types import TensorType
@@ -108,8 +108,10 @@ class Pool(Op):
 
     def may_count_none(self, extents: tuple[int, ...]) -> bool:
         """Whether a window may have nothing but padding that an average does not count: its mean is 0."""
-        if self.mode != "average" or self.count_pad:
-            return False
+        return self.mode == "average" and not self.count_pad and self._may_miss(extents)
+
+    def _may_miss(self, extents: tuple[int, ...]) -> bool:
+        """Whether a window may lie altogether outside of the operand."""
         out = self.window.output(extents, self.ceil)
         return any(self._misses(a, o, e) for a, (o, e) in enumerate(zip(out, extents, strict=True)))
 
@@ -143,11 +145,13 @@ class Pool(Op):
         return (Nest(loops, axis_loops(2 + rank, n), ((*axis_loops(2, n), *places),)),)
 
     def value_range(self, types: Sequence[TensorType | None], ranges: Sequence[Range | None]) -> tuple[Range, ...]:
-        (x,), ((y,), taps) = ranges, (self.infer(*types), math.prod(self.kernel))
+        (x,), ((y,), taps), of = ranges, (self.infer(*types), math.prod(self.kernel)), types[0]
         assert x is not None
+        assert of is not None
+        missed = self._may_miss(of.shape[2:])
         if self.mode == "max":
-            return (x,)
-        if (any(self.pads) or self.ceil) and (self.mode == "sum" or self.count_pad):
+            return (Range(np.minimum(x.low, anything(y.dtype).low), x.high) if missed else x,)
+        if missed or ((any(self.pads) or self.ceil) and (self.mode == "sum" or self.count_pad)):
             x = x.with_zero()
         return (summed(x, taps, y.dtype) if self.mode == "sum" else averaged(x, taps, y.dtype),)
 

@@ -171,6 +171,20 @@ def test_a_prologue_with_rows_of_its_own_is_left_whole() -> None:
     assert not list(regions(graph))
 
 
+def test_what_is_broadcast_to_more_axes_is_in_no_region_of_its_reader() -> None:
+    """Its rows lie along another axis there than where it is made."""
+    graph = _parsed(
+        """graph @g(%x: f32[4,24,1], %z: f32[2,1,24,1]) {
+          %w = const : f32[1,24] ; sha256=00
+          %a = matmul(%x, %w) : f32[4,24,24]
+          %b = map(%a, %z) {expr={ (x0 + x1) }} : f32[2,4,24,24]
+          %y = reduce(%b) {mode='sum', axes=(3,)} : f32[2,4,24,1]
+          return %y }""",
+        6,
+    )
+    assert [[n.result.name for n in r.nodes] for r in regions(graph)] == [["b", "y"]]
+
+
 SCATTERED = """graph @g(%x: f32[1,3,8,8], %u: f32[1,4,6,3]) {{
   %w = const : f32[4,3,3,3] ; sha256=00
   %i = const : i32[{indices}] ; sha256=01

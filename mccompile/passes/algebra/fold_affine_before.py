@@ -18,7 +18,7 @@ from mccompile.passes.algebra.fold_affine import (
     rounded,
     unfit,
 )
-from mccompile.passes.analysis.absorption import FAR, shifted
+from mccompile.passes.analysis.absorption import FAR, ROUNDED, absorbs, shifted
 from mccompile.passes.analysis.analyses import Analyses
 from mccompile.passes.analysis.contraction import Contraction, contraction
 from mccompile.passes.analysis.quotients import summed
@@ -72,9 +72,12 @@ def _fold(r: Rewriter, node: Node, asked: set[Value], scales: dict[Node, Array],
         return 0
     what = f"folded {node.where} into the weights of {', '.join(reader.node.where for reader in readers)}"
     reason = _obstacle(r, node, variable[0], affine, readers, scales)
+    folded: list[tuple[Array | None, Array | None]] = []
     if not reason:
-        folded = [_folded(r.graph, reader.node, affine) for reader in readers]
-        reason = next(filter(None, (unfit(node.result.dtype, *pair) for pair in folded)), "")
+        made = [_folded(r.graph, reader.node, affine) for reader in readers]
+        folded = [pair for pair in made if not isinstance(pair, str)]
+        reason = next((pair for pair in made if isinstance(pair, str)), "")
+        reason = reason or next(filter(None, (unfit(node.result.dtype, *pair) for pair in folded)), "")
         if node.result in asked and any(
             loses_whole_numbers(r.graph, reader.node, pair[0]) for reader, pair in zip(readers, folded, strict=True)
         ):
@@ -173,8 +176,8 @@ def _reader_obstacle(r: Rewriter, value: Value, reader: _Reader, affine: Affine,
     return ""
 
 
-def _folded(graph: Graph, reader: Node, affine: Affine) -> tuple[Array | None, Array | None]:
-    """(weights, bias) of a reader after folding, float64; None where they stay as they are."""
+def _folded(graph: Graph, reader: Node, affine: Affine) -> tuple[Array | None, Array | None] | str:
+    """(weights, bias) of a reader after folding, float64; None where they stay as they are. Or why not."""
     w = reader.operands[1]
     assert w is not None
     weights, found = graph.array(w).astype(np.float64), contraction(reader)
@@ -186,6 +189,8 @@ def _folded(graph: Graph, reader: Node, affine: Affine) -> tuple[Array | None, A
     total = moved.sum(tuple(a for a in range(moved.ndim) if a != side.weights))
     total = total.reshape(-1, *(1,) * (side.rank - 1 - side.axis))
     bias = constant_bias(graph, reader)
+    if absorbs(bias, total):
+        return ROUNDED
     return scaled, total if bias is None else total + bias
 
 

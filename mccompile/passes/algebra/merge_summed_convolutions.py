@@ -31,7 +31,7 @@ from mccompile.passes.algebra.fold_affine import (
     rounded,
     unfit,
 )
-from mccompile.passes.analysis.absorption import ROUNDED, absorbs
+from mccompile.passes.analysis.absorption import ROUNDED, are_large
 from mccompile.passes.analysis.analyses import Analyses
 from mccompile.passes.analysis.steps import has_to_be_exact, stepped
 from mccompile.passes.manager import Remarks
@@ -224,7 +224,8 @@ def _joined(total: _Sum, conv: Value, term: Value, remarks: Remarks) -> Value | 
         remarks.miss(what, start)
         return None
     weights, bias = added(big.weights, small.weights, start), _summed_bias(big, small)
-    reason = ROUNDED if absorbs(big.bias, small.bias) else unfit(conv.dtype, weights, bias)
+    beside = [r.graph.array(v) for v in total.part if v in r.graph.constants]
+    reason = ROUNDED if are_large(big.bias, small.bias, *beside) else unfit(conv.dtype, weights, bias)
     assert big.node is not None
     if total.exact and loses_whole_numbers(r.graph, big.node, weights):
         reason = reason or "sums of whole numbers would be rounded before a step"

@@ -33,6 +33,12 @@ def absorbs(*parts: Array | None) -> bool:
     return bool((both & (np.max(np.abs(met), axis=0) >= LARGE)).any())
 
 
+def are_large(*parts: Array | None) -> bool:
+    """Whether any of some numbers is so large that what it is added to is rounded: what is added to the sum later must
+    not be added before."""
+    return any(a is not None and bool((np.abs(a) >= LARGE).any()) for a in parts)
+
+
 def shifted(weights: Array, found: Contraction, shift: Array) -> float:
     """How large, in what a term is about without it, a shift of operand 0 makes the sums of a product, to be compared
     with `FAR`: each of as many terms is rounded, so 64 that are shifted by 20 count as one by 160, not by 20."""

@@ -21,6 +21,7 @@ from mccompile.ops.pad import Pad
 from mccompile.ops.reshape import Reshape
 from mccompile.ops.slice import Slice
 from mccompile.ops.split import Split
+from mccompile.passes.analysis.absorption import absorbs
 from mccompile.passes.analysis.contraction import contraction, is_product
 from mccompile.passes.channels.flow import Analysis, Channels, Kept, sum_type, weights_read
 
@@ -146,17 +147,18 @@ def _shift(s: Shrink, node: Node, taps: Array, gone: Array, axis: int) -> None:
     if not shift.any():  # all their weights are zero, as they are if they are padded
         return
     shape = tuple(shift.size if a == axis else 1 for a in range(axis, len(node.result.shape)))
-    _add_bias(s.graph, node, shift.astype(dtype.numpy).reshape(shape))
+    _add_bias(s.graph, node, shift.astype(dtype.compute.numpy).reshape(shape))
 
 
 def _add_bias(graph: Graph, node: Node, shift: Array) -> None:
-    """acc becomes acc + shift; where a constant is added to acc first, it takes the shift."""
+    """acc becomes acc + shift; where a constant is added to acc first, it takes the shift, unless one of them is so
+    large that the other is rounded. Beside sums of f16 both are f32, as these are until they are stored."""
     dtype = sum_type(node)
     body = node.post.get(0, ex.acc(dtype))
     bias = _first_bias(graph, node, body)
-    if bias is not None:
-        old = graph.array(node.extras[bias])
-        both = (_wide(old) + _wide(shift)).astype(old.dtype)
+    old = None if bias is None else graph.array(node.extras[bias])
+    if bias is not None and old is not None and not (dtype.is_float and absorbs(old, shift)):
+        both = (_wide(old) + _wide(shift)).astype(shift.dtype)
         node.extras[bias] = graph.constant(f"{node.extras[bias].name}.shifted", both)
         return
     read = ex.var(len(node.extras), dtype)

@@ -65,6 +65,8 @@ class Strided:
                 extent = math.prod(e for e, _ in factors)
                 if len(used) != 1 or m.const or m.coefs[used[0]] != 1 or move.loops[used[0]] != extent:
                     return None
+                if axes[used[0]]:  # of a diagonal, which has the loops of two axes
+                    return None
                 axes[used[0]] = factors
         for k, (extent, step) in enumerate(zip(move.loops, steps, strict=True)):
             if axes[k] and step:

@@ -84,8 +84,9 @@ def regions(graph: Graph, most: int = MOST_NODES) -> Iterator[Region]:
             if windows is None or node.result not in last:  # nobody asks for any of its rows
                 break
             made = {n.result for n in graph.nodes[start : stop - 1]}
-            if any(v in made and w is None for v, w in zip([*node.operands, *node.extras], windows, strict=True)):
-                break
+            read = [(v, w) for v, w in zip([*node.operands, *node.extras], windows, strict=True) if v in made]
+            if any(w is None or len(v.shape) != len(node.result.shape) for v, w in read if v is not None):
+                break  # of what is broadcast to more axes, rows are along another axis where it is made
             if stop - start > 1 and ends <= stop:
                 yield Region(start, stop, tuple(graph.nodes[start:stop]))
             ends = max(ends, last[node.result] + 1)
