@@ -55,7 +55,8 @@ transposes that move memory, *arena* the planned bytes.
 EXACTNESS = """In the order of the pipeline. A pass that *keeps bits* gives results that are equal bit by bit in
 f32 and integers, NaN, infinities and signs of zero included, but for this: functions of the C
 library on constants are those of numpy; a multiplication by padding or a weight of zero may be left
-out; what is fused is rounded to f16 once instead of after each operator. A pass that *may round*
+out; what is fused is rounded to f16 once instead of after each operator; of a NaN that is quantised
+no integer is right, and it may be another one. A pass that *may round*
 computes the same function of real numbers with other roundings: sums in another order, products of
 constants rounded once more. It never makes a constant infinite, and never reassociates integers.
 `--exact` leaves out every pass that may round; a C compiler may still fuse a multiplication and an

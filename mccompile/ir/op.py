@@ -220,6 +220,10 @@ class Op:
         """"largest" or "least" where result 0 has, of several elements of operand 0 each, that one; else ""."""
         return ""
 
+    def may_pick_none(self, types: Sequence[TensorType | None]) -> bool:
+        """Of an operator that picks, whether that may be of no element: of floats it is infinite then."""
+        return False
+
     @property
     def decides(self) -> bool:
         """Whether it compares floats or rounds them, so that the last digit of one may change all of a result."""

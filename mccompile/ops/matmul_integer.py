@@ -36,6 +36,8 @@ def _largest(n: Import, value: Value, zero: Value | None) -> int:
     if not known:
         info = np.iinfo(value.dtype.numpy.name)
         zeros = np.array([info.min, info.max], np.int64)
+    if not zeros.size:  # of no columns
+        zeros = np.zeros(1, np.int64)
     return max(high - int(zeros.min()), int(zeros.max()) - low)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from mccompile._dataclass import dataclass
 from mccompile.ir.affine import combine
-from mccompile.ir.dims import bound, varies
+from mccompile.ir.dims import bound, span, varies
 from mccompile.ir.op import Kind, Layouts, Op, TypeRuleError
 from mccompile.ir.ranges import Range, anything, averaged, summed
 from mccompile.ir.scalar import Array, uniform
@@ -110,6 +110,10 @@ class Pool(Op):
         """Whether a window may have nothing but padding that an average does not count: its mean is 0."""
         return self.mode == "average" and not self.count_pad and self._may_miss(extents)
 
+    def may_pick_none(self, types: Sequence[TensorType | None]) -> bool:
+        (x,) = types
+        return x is not None and self._may_miss(x.shape[2:])
+
     def _may_miss(self, extents: tuple[int, ...]) -> bool:
         """Whether a window may lie altogether outside of the operand."""
         out = self.window.output(extents, self.ceil)
@@ -119,7 +123,10 @@ class Pool(Op):
         """Whether one of ``out`` windows may lie altogether outside of an axis of ``extent``."""
         stride, dilation, pad = self.strides[axis], self.dilations[axis], self.pads[axis]
         if varies((out, extent)):
-            return any(self.pads) or self.ceil
+            reach = span((self.kernel[axis] - 1) * dilation + 1)[0]
+            padding = max(span(p)[1] for p in (pad, self.pads[len(self.strides) + axis]))
+            gap = span(dilation)[1]  # between taps, in which all of a short axis may lie
+            return self.ceil or (padding > 0 and (padding >= reach or span(extent)[0] < gap))
         if (out - 1) * stride - pad >= extent:
             return True
         before = range(pad, max(pad - out * stride, 0), -stride)  # how far in front of the axis windows begin

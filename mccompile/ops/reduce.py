@@ -58,6 +58,10 @@ class Reduce(Op):
     def picks(self) -> str:
         return {"max": "largest", "min": "least"}.get(self.mode, "")
 
+    def may_pick_none(self, types: Sequence[TensorType | None]) -> bool:
+        (x,) = types
+        return x is not None and span(math.prod(x.shape[a] for a in self.axes))[0] == 0
+
     def beside(self, other: Op) -> Op | None:
         both = isinstance(other, Reduce) and (self.mode, other.mode, self.axes) == ("min", "max", other.axes)
         return Extremes(self.axes) if both else None

@@ -305,3 +305,10 @@ def nbits(inputs: list[str], **attrs: int) -> Any:
 ])  # fmt: skip
 def test_refusals_say_what_is_missing(node: Any, constants: dict[str, Any], says: str, tmp_path: Path) -> None:
     assert says in refusal(tmp_path, [node], {"x": X}, constants)
+
+
+def test_a_matrix_of_no_columns_may_have_a_zero_point_for_each(tmp_path: Path) -> None:
+    w = {"w": np.zeros((4, 0), np.int8), "xz": np.uint8(3), "wz": np.zeros(0, np.int8)}
+    nodes = [N("MatMulInteger", ["x", "w", "xz", "wz"], ["y"])]
+    got = answers(tmp_path, nodes, {"x": bytes_of(1, 2, 4, dtype="uint8")}, "generic", "O2", w)["y"]
+    assert (got.shape, got.dtype) == ((2, 0), np.int32)
