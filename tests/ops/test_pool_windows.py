@@ -23,7 +23,8 @@ def _misses(pool: Pool, extent: int) -> bool:
 def test_windows_outside_are_told_of_numbers_and_of_extents_of_the_run() -> None:
     """Of numbers exactly; of an extent that varies wherever one of its values has such a window."""
     told = 0
-    for kernel, stride, dilation, before, behind in itertools.product(range(1, 4), *[range(1, 4)] * 2, *[range(3)] * 2):
+    forms = itertools.product(range(1, 4), range(1, 4), range(1, 4), range(3), range(3))
+    for kernel, stride, dilation, before, behind in forms:
         pool = Pool("max", (kernel,), (stride,), (before, behind), (dilation,))
         reach = (kernel - 1) * dilation + 1
         fit = [e for e in EXTENTS if e + before + behind >= reach]

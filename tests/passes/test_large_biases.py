@@ -1,7 +1,7 @@
 """A number beside which others are rounded stays apart from them, whatever is folded into the bias that it is.
 
-With M = 1.5 * 2^23, (x + M) - M is x rounded to a whole number: exporters write that for Round, and quantised training
-for what it simulates.
+With M = 1.5 * 2^23, (x + M) - M is x rounded to a whole number: exporters write that for Round, and quantised
+training for what it simulates.
 """
 
 from __future__ import annotations

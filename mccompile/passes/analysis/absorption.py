@@ -34,8 +34,8 @@ def absorbs(*parts: Array | None) -> bool:
 
 
 def are_large(*parts: Array | None) -> bool:
-    """Whether any of some numbers is so large that what it is added to is rounded: what is added to the sum later must
-    not be added before."""
+    """Whether any of some numbers is so large that what it is added to is rounded: what is added to that sum later
+    must not be added before."""
     return any(a is not None and bool((np.abs(a) >= LARGE).any()) for a in parts)
 
 
