@@ -49,8 +49,9 @@ from mccompile.run.values import item_name
 from mccompile.search.state import Compilation
 
 Array = np.ndarray[Any, np.dtype[Any]]
-ENDING = frozenset({"LSTM", "GRU"})
-"""Operators of which onnxruntime (1.32) ends the program where there are no sequences, and for some no steps."""
+ENDING = frozenset({"LSTM", "GRU", "Scan"})
+"""Operators of which onnxruntime (1.32) ends the program where there are no sequences, or no steps along another axis
+than the first."""
 
 WRONG_OPTIMISERS = ["Pad_Fusion"]
 """It makes padding of MaxPool, which counts as minus infinity, of zeros: no noise, but another network."""
@@ -307,8 +308,8 @@ def open_judge(
         return OnnxReference(why, tuple(n for n in names if n in left), model)
 
     def of_nothing() -> OnnxReference | None:
-        ends = has_operators(path, ENDING)
-        return reference("onnxruntime ends the program where cells have no sequences") if ends else None
+        why = "onnxruntime ends the program where cells and Scans have nothing to go through"
+        return reference(why) if has_operators(path, ENDING) else None
 
     try:
         import onnxruntime

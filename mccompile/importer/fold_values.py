@@ -77,4 +77,5 @@ def _by_others(
 def _result(values: dict[str, np.ndarray], value: Value | None) -> np.ndarray:
     if value is None:
         raise LookupError("an output that no operator of ours has")
-    return np.ascontiguousarray(values[value.name]).reshape(value.shape)
+    found = values[value.name]  # which has the extents that were counted, where some are
+    return np.ascontiguousarray(found).reshape(found.shape)

@@ -336,12 +336,12 @@ class _Keeper:
         lead = 1 if conditional else 0
         grows: dict[str, Growth] = {}
         becomes: dict[str, TensorType] = {}
-        read = {v for node in graph.nodes for v in node.inputs} | set(graph.outputs)
-        for i, (own, (name, first, _)) in enumerate(zip(graph.inputs[1:], self.carried, strict=False), lead):
+        read = _reads(course.body)  # in the file: what is read for its shape, or has no elements, is not in the graph
+        for i, (name, first, _) in enumerate(self.carried, lead):
             last = graph.outputs[i]
             if name in self.grows and last.shape == self.grows[name].shape(first.shape, self.this_turn + 1):
                 last = graph.outputs[i] = _filled(graph, last, first.shape)
-            elif self._may_become(first.type, last.type, own in read):
+            elif self._may_become(first.type, last.type, name in read):
                 becomes[name] = last.type
             elif name not in self.grows and (growth := Growth.of(first.type, last.type)) is not None:
                 grows[name] = growth

@@ -109,7 +109,7 @@ class RoiAlign(Op):
         """For each bin the samples along an axis: two places and the weight of the second; -1 for those outside."""
         size = last - first if self.half_pixel else max(last - first, 1.0)
         each = size / bins
-        count = self.samples or int(np.ceil(each))
+        count = self.samples or int(min(np.nan_to_num(np.ceil(each), nan=0.0), MOST_SAMPLES))
         found = []
         for b in range(bins):
             line = []

@@ -11,6 +11,7 @@ from __future__ import annotations
 from mccompile._dataclass import dataclass
 from mccompile.ir.dims import bound, minimum, varies
 from mccompile.ir.graph import Value
+from mccompile.ir.limits import MOST_INDEX
 from mccompile.ops.elements import Elements, Whole
 from mccompile.ops.frontend import Import
 from mccompile.ops.picked import ByAxis, places, take
@@ -29,6 +30,7 @@ class _Line:
 
 def clamped(start: Whole, stop: Whole, step: Whole, extent: Whole) -> _Line:
     """An axis sliced as ONNX says (operator Slice, clamping rules): `slice.clamp_range` of numbers of the run."""
+    step = step.most(-MOST_INDEX).least(MOST_INDEX)  # no axis is longer; a sum with a larger one would wrap
     rising = Whole.of(0).below(step)
 
     def index(i: Whole, low: Whole) -> Whole:

@@ -67,9 +67,9 @@ class Softmax(Op):
         if not x.size:
             return (x,)
         if self.mode == "hard":
-            y = np.zeros_like(wide)
-            np.put_along_axis(y, wide.argmax(self.axis, keepdims=True), 1, self.axis)
-            return (y.astype(x.dtype),)
+            largest = wide == wide.max(self.axis, keepdims=True)  # none of a row with NaN, as the kernels have it
+            first = largest & (np.cumsum(largest, self.axis) == 1)
+            return (first.astype(x.dtype),)
         shifted = wide - wide.max(self.axis, keepdims=True)
         power = exp(shifted)
         total = power.sum(self.axis, keepdims=True)

@@ -126,6 +126,22 @@ def test_cells_without_sequences_are_judged_by_onnx(op: str, gates: int, tmp_pat
     assert {run.comparisons[0].type for run in result.runs} >= {"float32[4,1,0,3]", "float32[4,1,2,3]"}
 
 
+def test_scans_without_steps_do_not_end_the_program(tmp_path: Path) -> None:
+    """Nobody judges them along axis 1: onnxruntime divides by zero, onnx.reference does not know them."""
+    body = helper.make_graph(
+        [helper.make_node("Add", ["a", "r"], ["b"]), helper.make_node("Neg", ["b"], ["o"])], "body",
+        [helper.make_tensor_value_info(n, TensorProto.FLOAT, [3]) for n in "ar"],
+        [helper.make_tensor_value_info(n, TensorProto.FLOAT, [3]) for n in "bo"],
+    )  # fmt: skip
+    node = helper.make_node("Scan", ["s", "x"], ["t", "y"], body=body, num_scan_inputs=1, scan_input_axes=[1])
+    given, made = {"s": (F32, [3]), "x": (F32, [3, "n"])}, {"t": (F32, [3]), "y": (F32, ["n", 3])}
+    path = save(tmp_path / "m.onnx", [node], given, made)
+    assert check(path, Options(target="generic", dims={"n": "1..2"})).ok
+    with pytest.raises(CompileError) as raised:
+        check(path, Options(target="generic", dims={"n": "0..2"}))
+    assert "nothing to go through" in str(raised.value)
+
+
 def test_a_wrong_optimisation_is_no_noise(tmp_path: Path) -> None:
     """Zeros around negative numbers are the largest there, which padding of the pooling itself is not."""
     nodes = [

@@ -498,3 +498,23 @@ def test_no_part_of_a_vector_is_longer_than_it(target: str, level: str, columns:
     y = answers(tmp_path, nodes, {"x": x}, target, level, given)["y"]
     assert np.isfinite(y).all()
     np.testing.assert_array_equal(np.abs(y).max(1), 1)
+
+
+def test_a_row_with_nan_has_no_largest_whether_it_is_constant_or_not(tmp_path: Path) -> None:
+    rows = np.array([[1, np.nan, 2], [np.nan, np.nan, np.nan], [3, 5, 5]], np.float32)
+    nodes = [N("Hardmax", ["x"], ["y"]), N("Hardmax", ["c"], ["z"])]
+    got = answers(tmp_path, nodes, {"x": rows}, "generic", "O2", {"c": rows})
+    for name in "yz":
+        np.testing.assert_array_equal(got[name], [[0, 0, 0], [0, 0, 0], [0, 1, 0]])
+
+
+def test_regions_that_are_no_numbers_have_no_samples(tmp_path: Path) -> None:
+    """As constants, too."""
+    regions = np.array([[0, 0, np.nan, 2], [0, 0, 3, 3]], np.float32)
+    image, places = np.arange(16, dtype=np.float32).reshape(1, 1, 4, 4), np.zeros(2, np.int64)
+    attrs: dict[str, Any] = {"output_height": 2, "output_width": 2, "coordinate_transformation_mode": "half_pixel"}
+    nodes = [N("RoiAlign", ["x", "r", "p"], ["y"], **attrs), N("RoiAlign", ["i", "c", "p"], ["z"], **attrs)]
+    constants = {"i": image, "c": regions, "p": places}
+    got = answers(tmp_path, nodes, {"x": image, "r": regions}, "generic", "O2", constants)
+    np.testing.assert_array_equal(got["y"][0], 0)
+    np.testing.assert_array_equal(got["y"], got["z"])

@@ -46,7 +46,8 @@ def test_what_arguments_of_the_run_take_is_what_onnxruntime_takes(tmp_path: Path
     onnx.save(model, tmp_path / "slice.onnx")
     graph = driver.import_graph(tmp_path / "slice.onnx", Options(target="generic")).graph
     session = plain_session(model.SerializeToString())
-    for case in CASES:
+    far = [(start, end, step) for start in (0, 3) for end in (-9, 9) for step in (2**63 - 1, 1 - 2**63, -(2**63))]
+    for case in [*CASES, *far]:
         inputs = {name: np.array([i]) for name, i in zip(("starts", "ends", "steps"), case, strict=True)}
         inputs["x"] = np.arange(4, dtype=np.float32)
         (want,) = session.run(None, inputs)

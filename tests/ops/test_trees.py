@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper, numpy_helper
@@ -295,3 +296,29 @@ def test_labels_in_a_file_that_is_not_sorted(tmp_path: Path) -> None:
     compiled = import_graph(path, Options(target="generic", name="net")).graph
     (y,) = compiled.evaluate({"x": np.eye(2, dtype=np.float32)}).values()
     np.testing.assert_array_equal(y, [1, 0])
+
+
+def test_trees_that_share_a_function_build_without_warnings(tmp_path: Path) -> None:
+    """At -Os the numbers that they differ in are parameters."""
+    nodes = [
+        helper.make_node("TreeEnsembleRegressor", [x], [f"y{x}"], domain="ai.onnx.ml", **_one_split(feature))
+        for x, feature in (("a", 2), ("b", 8))
+    ]
+    infos = [
+        [helper.make_tensor_value_info(f"{y}{x}", TensorProto.FLOAT, [2, n]) for x, n in (("a", a), ("b", b))]
+        for y, a, b in (("", 3, 9), ("y", 1, 1))
+    ]
+    graph = helper.make_graph(nodes, "g", *infos)
+    opsets = [helper.make_opsetid("", 20), helper.make_opsetid("ai.onnx.ml", 3)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=9), tmp_path / "m.onnx")
+    result = check(tmp_path / "m.onnx", Options(target="generic", opt_level="Os"))
+    assert result.ok, result.lines()
+
+
+def _one_split(feature: int) -> dict[str, Any]:
+    return {
+        "nodes_treeids": [0] * 3, "nodes_nodeids": [0, 1, 2], "nodes_featureids": [feature, 0, 0],
+        "nodes_modes": ["BRANCH_LEQ", "LEAF", "LEAF"], "nodes_values": [0.5, 0.0, 0.0],
+        "nodes_truenodeids": [1, 0, 0], "nodes_falsenodeids": [2, 0, 0], "target_treeids": [0, 0],
+        "target_nodeids": [1, 2], "target_ids": [0, 0], "target_weights": [1.0, 2.0], "n_targets": 1,
+    }  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from mccompile import backend
 from tests.support.judge import plain_session
@@ -30,6 +30,21 @@ def test_what_differs_is_found(seed: int, target: str) -> None:
         got = backend.run_model(model, [x], target=target)
         for mine, wanted in zip(got, plain_session(model.SerializeToString()).run(None, {"x": x}), strict=True):
             np.testing.assert_array_equal(mine, wanted)
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1])
+def test_constants_are_folded_as_runs_are(axis: int | None) -> None:
+    """In the order that they are met, which onnx.reference does not know."""
+    x = np.array([[2, 1, 2, 5], [2, 0, 2, 5]], np.float32)
+    attrs = {"sorted": 0} | ({} if axis is None else {"axis": axis})
+    node = helper.make_node("Unique", ["x"], OUTPUTS, **attrs)
+    kinds = [TensorProto.FLOAT, *[TensorProto.INT64] * 3]
+    outputs = [helper.make_tensor_value_info(n, t, None) for n, t in zip(OUTPUTS, kinds, strict=True)]
+    graph = helper.make_graph([node], "g", [], outputs, [numpy_helper.from_array(x, "x")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+    got = backend.run_model(model, [], target="generic")
+    for mine, wanted in zip(got, plain_session(model.SerializeToString()).run(None, {}), strict=True):
+        np.testing.assert_array_equal(mine, wanted)
 
 
 def test_nan_comes_last_and_is_one() -> None:

@@ -301,6 +301,41 @@ def test_loops_and_counts_of_several_fixed_extents(tmp_path: Path) -> None:
     _compare(path, feeds, "generic", dims={"n": "2,4"}, bounds={"sum": 9})
 
 
+@pytest.mark.parametrize("before", [False, True])
+@pytest.mark.parametrize("turns", [LONG, "n"])
+def test_rows_that_are_appended_to_none(turns: int | str, before: bool, tmp_path: Path) -> None:
+    """What has no row at first is in no node of the body, but it is what the turns begin with."""
+    joined = ["row", "a"] if before else ["a", "row"]
+    body = _body(
+        [N("Unsqueeze", ["i", "zero"], ["at"]), N("Gather", ["x", "at"], ["row"]), N("Concat", joined, ["b"], axis=0),
+         N("Identity", ["c"], ["on"])],
+        [_value("a", ("k", 3))], ["on", "b"],  # type: ignore[arg-type]
+    )  # fmt: skip
+    nodes = [
+        _const("zero", [0], "int64"), N("Shape", ["x"], ["counts"], end=1), N("Squeeze", ["counts"], ["trips"]),
+        N("Slice", ["x", "zero", "zero", "zero"], ["none"]), N("Loop", ["trips", "", "none"], ["y"], body=body),
+    ]  # fmt: skip
+    path = _save(tmp_path, nodes, [_value("x", (turns, 3))], {"y": 1})  # type: ignore[arg-type]
+    rng = np.random.default_rng(0)
+    counts = [turns] if isinstance(turns, int) else [1, 2, 7]
+    feeds = [{"x": rng.normal(size=(n, 3)).astype(np.float32)} for n in counts]
+    _compare(path, feeds, "generic", dims={} if isinstance(turns, int) else {"n": "1..9"})
+
+
+def test_a_tensor_that_is_read_for_its_extents_grows(tmp_path: Path) -> None:
+    body = _body(
+        [N("Shape", ["a"], ["s"]), N("Add", ["s", "more"], ["t"]), N("Expand", ["row", "t"], ["b"]),
+         N("Identity", ["c"], ["on"])],
+        [_value("a", ("k", 3))], ["on", "b"],  # type: ignore[arg-type]
+    )  # fmt: skip
+    nodes = [
+        _const("more", [1, 0], "int64"), _const("trips", LONG, "int64"), N("Relu", ["x"], ["row"]),
+        N("Loop", ["trips", "", "x"], ["y"], body=body),
+    ]  # fmt: skip
+    path = _save(tmp_path, nodes, [_value("x", (1, 3))], {"y": 1})
+    _compare(path, [{"x": np.array([[1, -2, 3]], np.float32)}], "generic")
+
+
 def test_a_loop_that_only_its_condition_ends(tmp_path: Path) -> None:
     nodes = [N("Loop", ["", "", "x"], ["y"], body=_accumulating(rows=False), name="while")]
     path = _save(tmp_path, nodes, GIVEN[:2], {"y": 1})

@@ -98,9 +98,9 @@ def _check(m: Match) -> Fail | None:
         return Fail("a sum is divided by another number than the count of its elements")
     if "beside" in m.numbers:
         return Fail("epsilon is added to the root, not under it")
-    if min(m.numbers.get(name, 0) for name in ("epsilon", "floor", "root_floor")) < 0:
+    if min(m.numbers.get(name, 0) for name in EPSILONS) < 0:
         return Fail("epsilon is negative")
-    if 0 < _epsilon(m) < TINY:
+    if any(map(m.numbers.get, EPSILONS)) and not TINY <= _epsilon(m) <= HUGE:
         return Fail("epsilon would be no normal number")
     (reduced,) = axes
     kept = tuple(1 if a in reduced else e for a, e in enumerate(x.shape))
@@ -110,13 +110,15 @@ def _check(m: Match) -> Fail | None:
     return _misaligned(m, x, kept) or _scale_fails(m, x) or _still_needed(m)
 
 
-TINY = 1.2e-38
-"""Numbers of f32 below this lose bits."""
+EPSILONS = ("epsilon", "floor", "root_floor")
+TINY, HUGE = 1.2e-38, 3.4e38
+"""Numbers of f32 below the first lose bits, above the second there are none."""
 
 
 def _epsilon(m: Match) -> float:
     """What is added to the mean square, or to the sum, or what that is at least."""
-    return m.numbers.get("epsilon", 0.0) + m.numbers.get("floor", 0.0) + m.numbers.get("root_floor", 0.0) ** 2
+    root = m.numbers.get("root_floor", 0.0)
+    return m.numbers.get("epsilon", 0.0) + m.numbers.get("floor", 0.0) + root * root
 
 
 def _means_are_means(m: Match, x: Value) -> bool:
