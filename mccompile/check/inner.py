@@ -88,7 +88,7 @@ class Inner:
         """An element-wise node's result, in float64, before it is rounded."""
         got = node.evaluate(values, True, known)[0]
         rounded = rounds(node.results[0])
-        return before_rounding(node, values, got) if rounded else np.asarray(got, np.float64)
+        return before_rounding(node, values, got, known) if rounded else np.asarray(got, np.float64)
 
     def _carried(self, node: Node, known: Mapping[str, int], off: Mapping[Value, Array]) -> Array:
         """Elements that a node moves are off by what they were off before; of other nodes nothing is told."""

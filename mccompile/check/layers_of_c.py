@@ -35,7 +35,7 @@ class _Known:
 
 def outputs_follow(
     graph: Graph, traced: Network, inputs: Mapping[str, Array], got: Mapping[str, Array], names: Sequence[str],
-    factor: float,
+    factor: float, few: float = 0.0,
 ) -> bool:  # fmt: skip
     """Whether each layer of the C rounds what it is given as its ``graph`` does, but for ties, and the outputs of
     these ``names``, which it has ``got``, are made of that. Of extents that a run is given nothing is told.
@@ -43,13 +43,15 @@ def outputs_follow(
     Args:
         traced: the C, built with `TRACE_HOOKS`.
         factor: how many times the noise of floats the outputs may be off.
+        few: of which share of its elements nothing is asked of a layer: a node may round several times, and be at a
+            tie that its result does not show.
     """
     values = {v.name: v for n, _ in graph.everywhere() for v in n.results}
     if any(symbols(*v.shape) for v in values.values()):
         return False
     kept = capture(traced, inputs, [name for name in writers(traced.report) if name in values])
     tensors = {name: k.array for name, k in kept.items() if k.array.shape == values[name].shape}
-    if not tensors or judge_layers(graph, graph, _Known(tensors), inputs, far=TIE).wrong:
+    if not tensors or judge_layers(graph, graph, _Known(tensors), inputs, far=TIE, few=few).wrong:
         return False
     wide, narrow = (real_results(graph, tensors, inputs, wide=w).outputs for w in (True, False))
     # Ties that the last layer rounds within move elements, each by itself.

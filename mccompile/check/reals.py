@@ -47,8 +47,9 @@ def real_results(
     for step in computed(imported, values, lambda graph, v: typed(graph.array(v), v)):
         node = step.node
         steps.append(step)
+        known = step.graph.known_at(node, values, extents)
         if step.taken is None:
-            results = node.evaluate(values, wide, step.graph.known_at(node, values, extents))
+            results = node.evaluate(values, wide, known)
         else:
             results = [values[v] for v in step.taken]
         for k, (v, got) in enumerate(zip(node.results, results, strict=True)):
@@ -56,7 +57,7 @@ def real_results(
             if not rounds(v):
                 continue
             if step.taken is None:
-                before[v] = before_rounding(node, values, got)
+                before[v] = before_rounding(node, values, got, known)
             else:
                 before[v] = before.get(step.taken[k], got.astype(np.float64))
             if v.name in theirs:

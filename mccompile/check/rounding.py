@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,17 +25,36 @@ OF_TRANSFORMS = 2e-5
 """How far transforms of convolutions may move a result, as a share of the largest: Winograd's of 6 by 6."""
 
 
-def before_rounding(node: Node, values: Mapping[Value, Array], rounded: Array) -> Array:
-    """The real numbers that a node of an imported graph rounds; what it moves or picks is what it is."""
-    body = node.op.elementwise
-    if body is None or not isinstance(body, ex.Convert) or not body.operand.dtype.is_float:
+def before_rounding(
+    node: Node, values: Mapping[Value, Array], rounded: Array, known: Mapping[str, int] | None = None
+) -> Array:
+    """The real numbers that a node rounds, as a map or in its epilogue; what it moves or picks is what it is.
+    ``known`` are extents, as `Node.evaluate` has them."""
+    inner = _unrounded(node.post.get(0, node.op.elementwise))
+    if inner is None:
         return rounded.astype(np.float64)
-    inner = body.operand
-    for part in ex.distinct(inner):
+    if not node.post:
+        given = [values[v] for v in node.operands if v is not None]
+        real = ex.evaluate(inner, lambda i: given[i], wide=True)
+        return np.broadcast_to(real.astype(np.float64), rounded.shape)
+    result, *others = node.results
+    result = Value(result.name, result.type.with_dtype(inner.dtype))
+    plain = replace(node, post={**node.post, 0: inner}, results=[result, *others])
+    return plain.evaluate(values, True, known)[0].astype(np.float64)
+
+
+def _unrounded(body: ex.Expr | None) -> ex.Expr | None:
+    """The floats that an expression rounds last; None if it does not."""
+    if not isinstance(body, ex.Convert) or not body.operand.dtype.is_float:
+        return None
+
+    def without(part: ex.Expr) -> ex.Expr:
         if isinstance(part, ex.Apply) and part.fn == "rne":
-            inner = ex.replaced(inner, part, part.operands[0])
-    known = [values[v] for v in node.operands if v is not None]
-    return np.broadcast_to(ex.evaluate(inner, lambda i: known[i], wide=True).astype(np.float64), rounded.shape)
+            return part.operands[0]
+        earlier = isinstance(part, ex.Convert) and not part.dtype.is_float  # what it rounded on its way
+        return part if earlier else ex.with_operands(part, without)
+
+    return without(body.operand)
 
 
 def zeros_of(imported: Graph, nodes: Sequence[Node]) -> dict[str, float]:

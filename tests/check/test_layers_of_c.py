@@ -103,7 +103,7 @@ def test_check_asks_for_layers_where_no_draw_explains_an_output(
     _, network, inputs, got = made
     compilation = driver.open_model(_net(tmp_path / "m.onnx"), Options(target="generic"))
     driver.optimize(compilation)
-    monkeypatch.setattr(checking, "_apart", lambda *_: [compare("y", got["y"], got["y"] + 9)])
+    monkeypatch.setattr(checking, "_apart", lambda *_: ([compare("y", got["y"], got["y"] + 9)], []))
     monkeypatch.setattr(checking, "outputs_follow", lambda *_: follows)
     case = SimpleNamespace(state={}, everything=inputs, inputs=inputs, expected=Expected({}, {}))
     faults = checking._unlike_graph(compilation, network, [case], lambda: network)  # type: ignore[list-item]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mccompile.check.rounding import of_floats, zeros_of
+from mccompile.check.rounding import before_rounding, of_floats, zeros_of
 from mccompile.ir.graph_text import parse_graph
 from mccompile.ops.registry import lookup
 
@@ -35,3 +35,17 @@ def test_what_is_cut_off_at_the_ends_of_the_type_is_no_larger() -> None:
     """But transforms, which have it before that, are off by more."""
     limits = of_floats(np.array([[1e6, 0.0]]), 0.0, np.dtype(np.uint16))
     assert np.allclose(limits, [[6.5535 + 0.065535 + 20, 0.065535 + 20]], atol=1e-6)
+
+
+def test_what_an_epilogue_rounds_is_known_before_that() -> None:
+    """And what a node has rounded on its way stays rounded."""
+    text = """graph @g(%x: f32[1,2], %w: f32[2,2]) {
+      %q = matmul(%x, %w) post0{ i8((rne((acc / 0.5)) + 3.0)) } : i8[1,2]
+      %r = map(%x) {expr={u8(rne((f32(u8(rne((x0 / 0.5)))) * 0.3)))}} : u8[1,2]
+      return %q, %r
+    }"""
+    graph = parse_graph(text, lookup)
+    given = [np.array([[1, 2.2]], np.float32), np.array([[1, 0], [0.5, 1]], np.float32)]
+    values = dict(zip(graph.inputs, given, strict=True))
+    found = [before_rounding(n, values, n.evaluate(values)[0]) for n in graph.nodes]
+    assert np.allclose(found, [[[4.2 + 3, 4.4 + 3]], [[2 * 0.3, 4 * 0.3]]], atol=1e-6)
