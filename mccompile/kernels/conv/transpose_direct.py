@@ -183,11 +183,17 @@ def _parts(axes: Sequence[Sequence[AxisPhase]], node: Node, target: Target) -> t
     x, (n, channels, *_) = operand_pair(node)[0], node.results[0].shape
     cycles, parts = 0.0, []
     down = axes[0] if len(axes) == 2 else [ONE_LINE]
-    for lines, group in itertools.product(down, _alike(axes[-1])):
+    groups = list(itertools.product(down, _alike(axes[-1])))
+    while groups:
+        lines, group = groups.pop(0)
         along = join(group)
         phases, window = len(along.taps), len(along.taps[0])
         steps = x.shape[1] * len(lines.taps) * window
         found, rows, vectors, tall = best_window(phases, lines.count, along.count, steps, 1, target)
+        # Phases of several tiles are no `served` ones, and 0, the weight of no tap, times infinity is NaN.
+        if rows < phases and any(-1 in taps for taps in along.taps):
+            groups[:0] = [(lines, group[i : i + rows]) for i in range(0, phases, rows)]
+            continue
         served = along.served if rows == phases else ()
         taps = sum(map(len, served)) / (phases * window) if served else 1.0
         cycles += n * channels * found * taps
