@@ -26,7 +26,7 @@ def leave(code: int) -> NoReturn:
     if threading.active_count() > 1:
         sys.exit(code)
     atexit._run_exitfuncs()
-    for stream in (sys.stdout, sys.stderr):
+    for stream in filter(None, (sys.stdout, sys.stderr)):  # none where who has called us has closed it
         try:
             stream.flush()
         except (OSError, ValueError):

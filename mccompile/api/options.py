@@ -132,6 +132,8 @@ def _value(name: str, told: Declared, value: Any) -> Any:
     match told.kind:
         case "level":
             return level_of(str(value))
+        case "flag":
+            return _flag(name, value)
         case "count":
             return _whole(name, value, 1)
         case "effort":
@@ -185,6 +187,13 @@ def _whole(name: str, value: Any, least: int, most: int = 2**31 - 1) -> int:
     if isinstance(value, bool) or not hasattr(value, "__index__") or not least <= value <= most:
         raise UsageError(f"{name}={value!r} is no whole number from {least} to {most}")
     return operator.index(value)
+
+
+def _flag(name: str, value: Any) -> bool:
+    """True or False, of Python or of numpy: what counts as one of these may be meant as the other, as 'no' is."""
+    if type(value).__name__ not in ("bool", "bool_"):
+        raise UsageError(f"{name}={value!r} is neither True nor False")
+    return bool(value)
 
 
 def _factor(name: str, value: Any) -> float:

@@ -53,8 +53,9 @@ ENDING = frozenset({"LSTM", "GRU", "Scan"})
 """Operators of which onnxruntime (1.32) ends the program where there are no sequences, or no steps along another axis
 than the first."""
 
-WRONG_OPTIMISERS = ["Pad_Fusion"]
-"""It makes padding of MaxPool, which counts as minus infinity, of zeros: no noise, but another network."""
+WRONG_OPTIMISERS = ["Pad_Fusion", "QDQPropagationTransformer"]
+"""The first makes padding of MaxPool, which counts as minus infinity, of zeros: no noise, but another network. The
+other one ends the program (1.32) where a graph in If, Loop or Scan reads what is dequantised and moved."""
 
 UNROUNDED = (
     "DynamicQuantizeLSTM of onnxruntime rounds the state of each step to 8 bits: LSTM with the same weights, which "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -252,7 +253,7 @@ def _write_rule(depfile: Path, out: Path, models: Sequence[Path], others: Sequen
     result, *read = map(_word_of_make, dict.fromkeys([out / "report.json", *files]))
     try:
         with written_whole(depfile) as staged:
-            staged.write_text(f"{result}: {' '.join(read)}\n", encoding="utf-8")
+            staged.write_bytes(os.fsencode(f"{result}: {' '.join(read)}\n"))
     except OSError as e:
         raise UsageError(f"{depfile} cannot be written: {e.strerror}") from e
 

@@ -6,6 +6,7 @@ to answer at once.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sys
@@ -34,6 +35,9 @@ INTERRUPTED = 130
 BROKEN_PIPE = 141
 """128 + the signal's number, as shells report programs that a signal has ended."""
 
+
+OF_THE_SYSTEM = (errno.ENAMETOOLONG, errno.ELOOP, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EIO)
+"""What the system says of a name, a folder or a disk: the user's business, whoever of us has asked."""
 
 REPORT_IT = "this is a bug of mccompile; please report it with the model (MCC_DEBUG=1 shows the traceback)"
 
@@ -100,7 +104,8 @@ def guarded(run: Callable[[], object], as_json: bool = False) -> int:
             stream.reconfigure(errors="backslashreplace")  # names in models are not always printable
     try:
         code = run()
-        sys.stdout.flush()
+        if sys.stdout is not None:  # closed by who has called us
+            sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except click.exceptions.Exit as e:
         return e.exit_code
@@ -135,6 +140,11 @@ def _failed(error: Exception, as_json: bool) -> int:
         known = CompileError("not enough memory to compile this model", code="out-of-memory")
         _say(str(known))
         return _told(known, as_json)
+    if isinstance(error, OSError) and error.errno in OF_THE_SYSTEM:
+        where = "" if error.filename is None else f"'{os.fsdecode(error.filename)}': "
+        refused = CompileError(f"{where}{error.strerror}", code="no-file")
+        _say(str(refused))
+        return _told(refused, as_json)
     bug = BugError(f"internal error: {type(error).__name__}: {error}", hint=REPORT_IT)
     _say(str(bug))
     return _told(bug, as_json)

@@ -124,7 +124,8 @@ def _draw(ir: IR, dot: Path | None, onnx_file: Path | None) -> None:
 
             write_model(netron_model(ir), onnx_file, value_info=True)
     except OSError as e:
-        raise CompileError(f"cannot write {e.filename}: {e.strerror or e}") from e
+        names = " or ".join(str(path) for path in (dot, onnx_file) if path is not None)
+        raise CompileError(f"cannot write {names}: {e.strerror or e}") from e
 
 
 def _run(ir: IR, names: list[str], target: Target, timed: bool, remarks: bool) -> None:

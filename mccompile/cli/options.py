@@ -349,6 +349,8 @@ class ModelFile(click.Path):
             return super().convert(value, param, ctx)
         from mccompile.onnxio.source import as_file
 
+        if sys.stdin is None:
+            self.fail("stdin is closed, from which '-' reads a model", param, ctx)
         return ctx.with_resource(as_file(sys.stdin.buffer.read()))
 
 
@@ -426,7 +428,8 @@ def _narrowed(options: Options, models: Sequence[Path], data: Path | None, most:
     found = apply(options, models, None if data is None else read_inputs(data), most)
     option = asked(options)
     said = ",".join(f"{name}={form}" for name, form in getattr(found, option).items()) or "f32"
-    click.echo(f"note: --{option} auto found --{option} '{said}'", err=True)
+    if not click.get_current_context().params.get("quiet"):
+        click.echo(f"note: --{option} auto found --{option} '{said}'", err=True)
     return found
 
 

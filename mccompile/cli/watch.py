@@ -26,6 +26,11 @@ PROGRESS_AFTER = 1.0
 TICK = 0.1
 
 
+def on_terminal() -> bool:
+    """Whether somebody sees what is written on stderr at once; it may be closed."""
+    return sys.stderr is not None and sys.stderr.isatty()
+
+
 class Watch:
     """An observer of `driver.compile`; use it as a context, so that progress ends."""
 
@@ -43,7 +48,7 @@ class Watch:
         on_kernels = ["lower", *KERNEL_PIPELINES.get(level, ()), "plan", "write"]
         self.stages = ["import", *PIPELINES.get(level, ()), *on_kernels]
         self.seen: list[str] = []
-        self.progress = None if quiet or not sys.stderr.isatty() else Progress(self.stages[0])
+        self.progress = None if quiet or not on_terminal() else Progress(self.stages[0])
         if dump_dir is not None:
             try:
                 dump_dir.mkdir(parents=True, exist_ok=True)
@@ -92,7 +97,7 @@ class Progress(threading.Thread):
     @contextmanager
     def of(stage: str, quiet: bool) -> Iterator[Callable[[str], None]]:
         """Progress while the context lasts, unless ``quiet`` or where stderr is no terminal; call it with stages."""
-        if quiet or not sys.stderr.isatty():
+        if quiet or not on_terminal():
             yield lambda stage: None
             return
         progress = Progress(stage)

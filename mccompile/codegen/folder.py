@@ -152,7 +152,7 @@ def _listed(report: Path) -> set[str]:
     """The files that a report names, its own among them; none if it is no report."""
     try:
         return {LAST, *json.loads(report.read_bytes())["files"]}
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return set()
 
 

@@ -106,7 +106,7 @@ def _write_arrays(path: Path, data: Mapping[str, Array]) -> None:
 
 _UNREADABLE = (
     OSError, ValueError, EOFError, KeyError, SyntaxError, RuntimeError, tokenize.TokenError,
-    zipfile.BadZipFile, zlib.error,
+    zipfile.BadZipFile, zlib.error, OverflowError, MemoryError,
 )  # fmt: skip
 """What numpy and the parts of Python that it asks raise for files that are damaged, or no arrays."""
 

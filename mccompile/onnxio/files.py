@@ -8,6 +8,7 @@ from pathlib import Path
 import onnx
 from google.protobuf.message import Message
 
+from mccompile.onnxio.proto import require_text
 from mccompile.onnxio.read import parse, read_bytes
 
 
@@ -16,7 +17,9 @@ def model_files(path: Path) -> list[Path]:
 
     Raises UsageError and CompileError as `read_model` does where it is no model.
     """
-    found = {path.parent / where: None for where in _external(parse(read_bytes(path), path))}
+    places = list(_external(parse(read_bytes(path), path)))
+    require_text(*places)
+    found = {path.parent / where: None for where in places}
     return [path, *found]
 
 

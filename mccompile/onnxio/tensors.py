@@ -92,6 +92,8 @@ def _read_external(tensor: onnx.TensorProto, folder: Path, want: int, label: str
     except ValueError as error:
         raise CompileError("external data with an offset or length that is no number", where=label) from error
     location = entries.get("location", "")
+    if not isinstance(location, str):
+        raise CompileError(f"external data location {location!r} is not UTF-8 text", where=label)
     own = location.startswith(OWN)
     if offset < 0 or length != want:
         held = f"holds {length} bytes" if own else f"external data of {length} bytes at {offset}"
@@ -102,10 +104,9 @@ def _read_external(tensor: onnx.TensorProto, folder: Path, want: int, label: str
         with FileIO(path) as file:
             file.seek(offset)
             read = _read_into(data, file)
-    except OSError as error:
-        raise CompileError(
-            f"external data file '{path.name}' cannot be read: {error.strerror}", where=label
-        ) from error
+    except (OSError, OverflowError) as error:  # an offset beyond 64 bits
+        why = getattr(error, "strerror", None) or f"there is nothing at {offset}"
+        raise CompileError(f"external data file '{path.name}' cannot be read: {why}", where=label) from error
     if read != length:
         raise CompileError(
             f"external data file '{path.name}' ends early: {read} of {length} bytes at {offset}",
@@ -130,12 +131,16 @@ def _inside(location: str, folder: Path, label: str) -> Path:
             f"external data location '{location}' is not a path inside the model's folder", where=label
         )
     root = folder.resolve()
-    path = (root / location).resolve()
+    try:
+        path = (root / location).resolve()
+        is_file = path.is_file()
+    except (OSError, RuntimeError) as error:  # too long a name; links that lead to themselves
+        raise CompileError(f"external data location '{location}' is no path: {error}", where=label) from error
     if not path.is_relative_to(root):
         raise CompileError(
             f"external data location '{location}' leads out of the model's folder", where=label
         )
-    if not path.is_file():
+    if not is_file:
         raise CompileError(
             f"external data file '{location}' is missing",
             where=label,

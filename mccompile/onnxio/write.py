@@ -11,6 +11,7 @@ from google.protobuf.message import EncodeError
 from onnx import helper
 
 from mccompile.ir.errors import CompileError, UsageError
+from mccompile.ir.whole import written_whole
 from mccompile.onnxio.model import OnnxModel
 from mccompile.onnxio.nested import all_nodes, inner_nodes
 from mccompile.onnxio.proto import graph_to_proto, tensor_to_proto
@@ -23,7 +24,9 @@ _OLDEST_IR = 4
 
 def write_model(model: OnnxModel, path: str | Path, value_info: bool = False) -> None:
     """Write a model as one .onnx file, all weights inside; `CompileError` above protobuf's 2 GiB."""
-    Path(path).write_bytes(model_to_bytes(model, value_info))
+    data = model_to_bytes(model, value_info)
+    with written_whole(Path(path)) as staged:
+        staged.write_bytes(data)
 
 
 def model_to_bytes(model: OnnxModel, value_info: bool = False) -> bytes:

@@ -89,7 +89,7 @@ def write_reports(paths: tuple[Path, ...], report: Report) -> None:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             with written_whole(path) as staged:
-                staged.write_text(text, encoding="utf-8")
+                staged.write_text(text, encoding="utf-8", errors="replace")  # names of files may be no text
         except OSError as e:
             raise CompileError(f"cannot write {path}: {e.strerror or e}") from e
 

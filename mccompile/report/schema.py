@@ -36,8 +36,8 @@ def read_report(path: Path) -> dict[str, Any]:
     try:
         report = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as e:
-        raise UsageError(f"there is no file '{path}'") from e
-    except (OSError, ValueError) as e:
+        raise UsageError(f"there is no file '{path}'", code="no-file") from e
+    except (OSError, ValueError, RecursionError) as e:
         raise UsageError(f"'{path}' cannot be read as JSON: {e}", hint="name a report.json") from e
     if not isinstance(report, dict) or not {"model", "models"} & report.keys() or "mccompile" not in report:
         raise UsageError(f"'{path}' is no report of mccompile", hint="name a report.json")

@@ -108,7 +108,7 @@ def _copies(report: Report) -> list[str]:
 
 
 def summary(report: Report, out: str) -> str:
-    """The summary of a build into folder ``out``: at most `MAX_LINES` lines."""
+    """The summary of a build into folder ``out``: at most `MAX_LINES` lines, but for many memories."""
     model, target = report["model"], report["target"]
     lines = [f"{model['name']}: {model['file']} for {target['name']}, -{report['options']['opt_level']}"]
     if report["macs"] is not None:
@@ -132,7 +132,7 @@ def summary(report: Report, out: str) -> str:
     lines += row("files", f"{out}: {' '.join([*report['files'], 'report.json'])}", 3)
     notes = [f"note: {note}" for note in report["notes"]]
     room = MAX_LINES - len(lines)
-    return "\n".join(lines + _first(notes, min(room, MAX_NOTES)))
+    return "\n".join(lines + _first(notes, max(min(room, MAX_NOTES), 1)))
 
 
 def _quantised(report: Report) -> list[str]:

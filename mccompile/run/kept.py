@@ -91,7 +91,7 @@ def kept(models: Sequence[Path], target: str, asked: Mapping[str, object]) -> Ke
         for model in models:
             name = [model.name, model.resolve().parent.name]  # what C is called by
             key.update(f"{name} {[digest_of(path) for path in (model, *_beside(model))]}\n".encode())
-    except (OSError, ValueError):  # the compiler says what is wrong with the file
+    except (OSError, RuntimeError, ValueError):  # the compiler says what is wrong with the file
         return None
     return Kept(f"{key.hexdigest()[:32]}.compiled")
 

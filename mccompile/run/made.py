@@ -23,7 +23,7 @@ def read_report(out_dir: Path, model: str = "") -> dict[str, Any]:
         raise UsageError(f"{out_dir} holds no report.json", hint="give a folder made by mccompile")
     try:
         report = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as e:
+    except (ValueError, RecursionError) as e:
         raise UsageError(f"{path} is damaged: {e}", hint="compile the model again") from e
     if isinstance(report, dict) and isinstance(report.get("models"), dict):
         report = _model_report(report["models"], out_dir, model or _choice(report))

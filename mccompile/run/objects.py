@@ -63,7 +63,7 @@ def object_facts(
             asked = [*flags, *places, "-fstack-usage", "-c", str(source.absolute()), "-o", str(made)]
             run_compiler([*compiler, *asked], source.parent)
             told = made.with_suffix(".su")
-            stack = told.read_text() if told.exists() else None
+            stack = told.read_text(errors="replace") if told.exists() else None
             facts = ObjectFacts(stack, *_symbols(compiler, made), _sections(compiler, made))
         result.write_text(json.dumps(asdict(facts)))
 

@@ -105,8 +105,9 @@ def load(path: Path) -> TuningFile:
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except OSError as e:
-        raise UsageError(f"the tuning file {path} cannot be read: {e.strerror}", hint="--tune makes one") from e
-    except ValueError as e:
+        rule = f"the tuning file {path} cannot be read: {e.strerror}"
+        raise UsageError(rule, hint="--tune makes one", code="no-file") from e
+    except (ValueError, RecursionError) as e:
         raise UsageError(f"{path} is no tuning file: {e}") from e
     try:
         if data["format"] != FORMAT:

@@ -271,6 +271,8 @@ def test_only_what_users_need_is_shown() -> None:
         {"dims": {5: 3}},
         {"memory": {5: 3}},
         {"ram": -5},
+        {"keep_inputs": "no"},
+        {"stepwise": 1},
         {"max_blob_growth": [1]},
         {"constants": {"x": [[1], [1, 2]]}},
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -140,6 +141,25 @@ def test_scans_without_steps_do_not_end_the_program(tmp_path: Path) -> None:
     with pytest.raises(CompileError) as raised:
         check(path, Options(target="generic", dims={"n": "0..2"}))
     assert "nothing to go through" in str(raised.value)
+
+
+def test_an_optimiser_that_ends_the_program_is_left_out(tmp_path: Path) -> None:
+    """onnxruntime's, where a branch reads what is dequantised and turned: in a program of its own."""
+    nodes = [
+        helper.make_node("DequantizeLinear", ["x", "s", "z"], ["d"]), helper.make_node("Transpose", ["d"], ["y"]),
+        helper.make_node("If", ["b"], ["w"], **{
+            f"{name}_branch": helper.make_graph(
+                [helper.make_node(op, ["y"], [f"{name}_w"])], name, [],
+                [helper.make_tensor_value_info(f"{name}_w", TensorProto.FLOAT, None)])
+            for name, op in (("then", "Neg"), ("else", "Abs"))
+        }),
+    ]  # fmt: skip
+    given = {"x": (TensorProto.INT8, [3, 3]), "b": (TensorProto.BOOL, [])}
+    constants = {"s": np.array(0.1, np.float32), "z": np.array(3, np.int8)}
+    path = save(tmp_path / "m.onnx", nodes, given, {"y": (F32, [3, 3]), "w": (F32, [3, 3])}, constants)
+    command = [sys.executable, "-m", "mccompile", "check", str(path), "--target", "generic"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_a_wrong_optimisation_is_no_noise(tmp_path: Path) -> None:

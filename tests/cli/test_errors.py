@@ -257,8 +257,16 @@ def test_wrong_usage(run: Run, model: Path, monkeypatch: pytest.MonkeyPatch, cas
     assert [p.name for p in model.parent.iterdir()] == ["small.onnx"]
 
 
+def _headed(count: int) -> bytes:
+    """An array of f32 as its header says, of which hardly anything is there."""
+    header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({count},), }}".ljust(117) + "\n"
+    return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode() + bytes(64)
+
+
 DAMAGED = {
     "empty": b"",
+    "more than can be": _headed(2**70),
+    "more than there is": _headed(2**40),
     "header": b"\x93NUMPY\x01\x00\x10\x00{garbage 12345678",
     "archive": b"PK\x03\x04garbage",
 }
@@ -348,6 +356,49 @@ def test_folder_that_is_there_is_all_that_is_written_to(
     assert (out / "small.c").exists()
     assert (out / "notes.txt").read_text() == "mine"
     assert not [p for p in out.iterdir() if p.name.startswith(".")]
+
+
+LONG = "a" * 300
+NAMES_TOO_LONG: list[list[object]] = [
+    [f"{LONG}.onnx", "-o", "o"], ["inspect", f"{LONG}.onnx"], ["diff", LONG, LONG], ["opt", f"{LONG}.mcir"],
+    ["check", "MODEL", "--inputs", f"{LONG}.npy"], ["MODEL", "-o", LONG], ["MODEL", "-o", "o", "--golden", LONG],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("args", NAMES_TOO_LONG, ids=lambda a: str(a)[:20])
+def test_names_that_the_system_refuses_are_no_bugs(
+    args: list[object], run: Run, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(model.parent)
+    done = run(*(model if a == "MODEL" else a for a in args))
+    assert done.exit_code in (1, 2)
+    clear(done.stderr, "File name too long")
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("closed", "args"), [(1, []), (2, []), (1, ["check"]), (2, ["check"])])
+def test_streams_that_are_closed(closed: int, args: list[str], model: Path) -> None:
+    """As services and some build tools call programs."""
+    rest = [] if args else ["-o", model.parent / "out"]
+    done = spawn([*args, model, *rest, "--target", "generic"], preexec_fn=lambda: os.close(closed))
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_closed_input_is_no_model() -> None:
+    done = spawn(["-", "-o", "out"], preexec_fn=lambda: os.close(0))
+    assert done.returncode == 2
+    clear(done.stderr[done.stderr.find("error: ") :], "stdin is closed")
+
+
+@pytest.mark.parametrize("args", [["diff", "REPORT", "REPORT"], ["MODEL", "-o", "out", "--tuning", "REPORT"]])
+def test_json_of_many_levels_is_refused(args: list[str], run: Run, model: Path) -> None:
+    report = model.with_name("report.json")
+    report.write_text("[" * 200_000)
+    named = {"REPORT": report, "MODEL": model, "out": model.with_name("out")}
+    done = run(*(named.get(a, a) for a in args))
+    assert done.exit_code == 2
+    clear(done.stderr, "report.json")
 
 
 def test_failed_write_leaves_nothing(run: Run, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from mccompile.driver import Options, import_graph
 from mccompile.ir.errors import CompileError, UsageError
 from mccompile.ir.limits import limited
 from mccompile.onnxio import OnnxValue, as_meant, limits, model_to_bytes, newest_opset, read_model, subgraphs
+from mccompile.onnxio.files import model_files
 
 X = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3])
 Y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
@@ -416,6 +417,7 @@ def test_external_data(tmp_path: Path) -> None:
     (folder / "sub" / "w.bin").write_bytes(data.tobytes())
     (tmp_path / "outside.bin").write_bytes(data.tobytes())
     (folder / "link.bin").symlink_to(tmp_path / "outside.bin")
+    (folder / "loop.bin").symlink_to("loop.bin")
     found = read_model(save(add(external("sub/w.bin", offset=4, length=12)), folder))
     np.testing.assert_array_equal(found.graph.initializers["w"], data[1:])
     for tensor, message in (
@@ -429,9 +431,21 @@ def test_external_data(tmp_path: Path) -> None:
         (external("sub/w.bin", length=8), "its shape needs 12"),
         (external("sub/w.bin", offset=8), "ends early"),
         (external("sub/w.bin", offset=-4), "its shape needs 12"),
+        (external("sub/w.bin", offset=10**20), "there is nothing at"),
+        (external("a" * 300), "is no path"),
+        (external("loop.bin"), "is no path|leads out|is missing"),
     ):
         with pytest.raises(CompileError, match=message):
             read_model(save(add(tensor), folder))
+
+
+def test_places_of_external_data_that_are_no_text(tmp_path: Path) -> None:
+    path = save(add(external("MARK")), tmp_path)
+    path.write_bytes(path.read_bytes().replace(b"MARK", b"\xff\xfeK\x80"))
+    with pytest.raises(CompileError, match="not UTF-8"):
+        read_model(path)
+    with pytest.raises(CompileError, match=r"not UTF-8|no text"):
+        model_files(path)
 
 
 def test_values_that_are_no_tensors(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from mccompile.driver import Options, compile_files
 from mccompile.ir.errors import CompileError
 from mccompile.report.limits import misfits, require_fit
 from mccompile.report.report import make_report
-from mccompile.report.summary import peak_text
+from mccompile.report.summary import peak_text, summary
 
 CHAIN = """graph @g(%x: f32[1,1,8,8]) {
   %w = const [1.0, 2.0, 3.0, 4.0] : f32[4,1,1,1]
@@ -38,6 +38,15 @@ def test_the_peak_counts_what_lies_over_one_another_once(report: dict[str, Any])
     assert report["memory"]["peak_step"] == 2
     assert report["memory"]["used_at_peak_bytes"] == report["memory"]["arena_bytes"] == 320
     assert "over one another" not in peak_text(report)
+
+
+def test_a_summary_that_is_full_says_that_there_are_notes(report: dict[str, Any]) -> None:
+    """Of as many memories as fill the lines and more."""
+    places = [{"name": f"m{i}", "tensors": 1, "arena_bytes": 8, "limit_bytes": 512} for i in range(40)]
+    report["notes"] = ["the first", "the second"]
+    full = {**report, "memory": {**report["memory"], "regions": places}}
+    assert "note: the first" in summary(report, "out")
+    assert summary(full, "out").endswith("and 2 more notes, see report.json")
 
 
 def test_a_limit_names_the_steps_beyond_it(report: dict[str, Any]) -> None:
