@@ -99,4 +99,5 @@ def _changed(
 ) -> dict[Value, Array]:
     """Those that are floats, each element more or less by a part of it."""
     floats = dict.fromkeys(v for v in changing if v is not None and v.dtype.is_float)
-    return {v: values[v] * (1 + nudge * rng.choice([-1.0, 1.0], values[v].shape)) for v in floats}
+    with np.errstate(over="ignore"):
+        return {v: values[v] * (1 + nudge * rng.choice([-1.0, 1.0], values[v].shape)) for v in floats}

@@ -151,6 +151,11 @@ class Repeat:
         """Whether something in it answers a status."""
         return any(s.checked for s in self.inside)
 
+    @property
+    def limited(self) -> bool:
+        """Whether the run may end because of its turns, or of those of a loop in it."""
+        return self.limit != "" or any(isinstance(s, Repeat) and s.limited for s in self.inside)
+
 
 @dataclass(frozen=True)
 class StepOfSeries:
@@ -293,6 +298,11 @@ class ModelFacts:
     def loops(self) -> list[Repeat]:
         """The outermost ones: each is a function."""
         return [s for s in self.body if isinstance(s, Repeat)]
+
+    @property
+    def limited(self) -> bool:
+        """Whether a run may end because a loop would make too many turns."""
+        return any(r.limited for r in self.loops)
 
     @property
     def series(self) -> list[Series]:

@@ -44,7 +44,8 @@ _ARDUINO: Final = re.compile(
 _HEADERS: Final = (
     "assert complex ctype errno fenv float inttypes iso646 limits locale math setjmp signal stdalign stdarg "
     "stdatomic stdbool stddef stdint stdio stdlib stdnoreturn string strings tgmath threads time uchar wchar wctype "
-    "unistd memory endian alloca malloc features sched"
+    "unistd memory endian alloca malloc features sched "
+    "immintrin arm_neon arm_sve arm_acle arm_mve wasm_simd128 cpuid intrin"
 ).split()
 _TYPES: Final = (
     "int8 int16 int32 int64 uint8 uint16 uint32 uint64 intmax uintmax intptr uintptr size ssize ptrdiff off time "

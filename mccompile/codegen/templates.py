@@ -172,7 +172,7 @@ def indent_c(text: str, step: int = STEP) -> str:
             out.pop()
         closing = len(code) - len(code.lstrip("}"))
         shown = " " * (step * (max(depth - closing, 0) + (parentheses > 0))) + line
-        in_comment = "/*" in line and "*/" not in line[line.rindex("/*") :]
+        in_comment = "/*" in line and any(m[1] == "" for m in _NO_CODE.finditer(line))
         out += [shown] if in_comment else wrapped_line(shown)
         parentheses += sum(map(code.count, "([")) - sum(map(code.count, ")]"))
         depth = max(depth + code.count("{") - code.count("}"), 0)

@@ -26,6 +26,10 @@ Weights that are cast or dequantised stay below the factor.
 """
 
 
+_EXPANDED = ("Attention", "NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss")
+"""Functions of ONNX whose bodies are folded node by node: the reference caps the scores that Attention shows before
+they are, and counts labels that are ignored in a mean."""
+
 FEW = 64
 """Elements of what is computed of extents, at most, which is decided by one side of it."""
 
@@ -43,7 +47,7 @@ def fold_node(graph: Graph, node: OnnxNode, inputs: Sequence[Value | None]) -> l
         return [np.array(inputs[0].shape[chosen], dtype=np.int64)]
     if node.op_type == "Size" and inputs[0] is not None:
         return [np.array(inputs[0].type.count, dtype=np.int64)]
-    if node.op_type in DRAWING or node.op_type == "Identity":
+    if node.op_type in DRAWING or node.op_type in _EXPANDED or node.op_type == "Identity":
         return None
     if node.op_type == "DequantizeLinear" and inputs[0] is not None and inputs[0].type.count > 1:
         return None  # passes decide whether weights stay integers

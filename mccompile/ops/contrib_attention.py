@@ -53,29 +53,36 @@ class Heads:
         parts = [condition, self.number(0.0, f"{suffix}.kept"), self.number(value, f"{suffix}.masked")]
         self.masks.append(self.e.add("Where", parts, suffix))
 
-    def mask_future(self, window: int = -1) -> None:
-        """No query reads keys behind its own, nor those ``window`` or more before."""
+    def mask_future(self, window: int = -1, past: int | None = None) -> None:
+        """No query reads keys behind its own, nor those ``window`` or more before. The own key of the first is the
+        one behind the ``past``, which are all but the queries' if it is not given; the last reads all in any case."""
         if self.queries == 1 and window <= 0:
             return
+        first = self.keys - self.queries if past is None else past
         if varies((self.queries, self.keys)):
-            self._mask_counted_future(window)
+            self._mask_counted_future(window, first)
             return
-        row = np.arange(self.queries)[:, None] + self.keys - self.queries
+        row = np.arange(self.queries)[:, None] + first
+        row[-1] = self.keys - 1
         column = np.arange(self.keys)
         kept = (column <= row) & ((column > row - window) if window > 0 else True)
         mask = np.where(kept, 0.0, max(_LOWEST, float(np.finfo(self.dtype).min))).astype(self.dtype)
         self.masks.append(self.e.constant(mask, "future"))
 
-    def _mask_counted_future(self, window: int) -> None:
+    def _mask_counted_future(self, window: int, first: int) -> None:
         """The same, where the numbers of queries or keys are known at run time only."""
         e = self.e
-        ends = e.counted(self.keys - self.queries, self.keys, "rows")
+        if first + self.queries == self.keys:
+            ends = e.counted(first, self.keys, "rows")
+        else:
+            but_last = e.counted(first, first + self.queries - 1, "but_last")
+            ends = e.add("Concat", [but_last, e.ints([self.keys - 1], "last_row")], "rows_to_last", axis=0)
         row = e.add("Unsqueeze", [ends, e.ints([1], "rows.axis")], "row")
         column = e.counted(0, self.keys, "every_column")
         kept = e.add("LessOrEqual", [column, row], "not_behind")
         if window > 0:
-            first = e.add("Sub", [row, e.number(window, "window")], "before")
-            kept = e.add("And", [kept, e.add("Greater", [column, first], "in_window")], "kept")
+            before = e.add("Sub", [row, e.number(window, "window")], "before")
+            kept = e.add("And", [kept, e.add("Greater", [column, before], "in_window")], "kept")
         self.mask_where(kept, _LOWEST, "future")
 
     def mask_behind(self, begin: str, window: int = -1) -> None:
@@ -239,15 +246,15 @@ def _multi_head(n: Import) -> None:
         q = h.split(names[0], heads, size, "q")
         k = names[1] if by_heads else h.split(names[1], heads, size, "k")
         v = names[2] if by_heads else h.split(names[2], heads, value, "v")
+    past = 0 if n.optional(6) is None else n.input(6).shape[2]
     if n.optional(6) is not None:
         k, v = (_with_past(h, given(i), x, name) for i, x, name in ((6, k, "k"), (7, v, "v")))
-        length += n.input(6).shape[2]
-    h.keys = length
+    h.keys = past + length
     h.mask_padding(4)
     if n.optional(5) is not None:
         h.masks.append(e.wide(5))
     if n.flag("unidirectional"):
-        h.mask_future()
+        h.mask_future(past=past)
     for i, x in ((1, k), (2, v)):
         (e.bind_stored if wide else e.bind)(i, x)
     if not wide:
@@ -294,7 +301,7 @@ def _group_query(n: Import) -> None:
     past = 0 if n.optional(3) is None else n.input(3).shape[2]
     if heads % shared:
         raise n.error(f"{heads} heads of queries do not share {shared} of keys")
-    total = (past + queries,) if batch == 1 and not n.has_numbers(6) else n.ints(6, "total_sequence_length")
+    total = _total(n, past, past + queries)
     buffer = total == (past,)
     ends = (past + queries - 1,) if batch == 1 and not n.has_numbers(5) else () if buffer else n.ints(5, "seqlens_k")
     if not buffer and (total != (past + queries,) or set(ends) != {past + queries - 1}):
@@ -342,6 +349,16 @@ def _group_query(n: Import) -> None:
         spread = [_repeated(e, x, shape, name) for x, name in ((k, "k"), (v, "v"))]
         e.bind_stored(0, h.result(q, spread[0], spread[1], _scale(n, size), cap))
     e.finish()
+
+
+def _total(n: Import, past: int, longer: int) -> tuple[int, ...]:
+    """How many keys there are. Those of one sample may be told when the program runs: where the model states that
+    keys for later calls are as many as those of calls before, these are a buffer, else they are ``longer`` by all
+    that are new."""
+    if n.input(0).shape[0] != 1 or n.has_numbers(6):
+        return n.ints(6, "total_sequence_length")
+    stated = n.declared(1)
+    return (past if past and stated is not None and stated[2:3] == (past,) else longer,)
 
 
 def _first_place(e: Expansion, batch: int, queries: int) -> str:

@@ -162,6 +162,23 @@ def test_an_optimiser_that_ends_the_program_is_left_out(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_inner_values_of_4_bits_are_not_asked_for(tmp_path: Path) -> None:
+    """onnxruntime has no arrays of them."""
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s"], ["q"], output_dtype=TensorProto.INT4),
+        helper.make_node("DequantizeLinear", ["q", "s"], ["f"]), helper.make_node("Relu", ["f"], ["y"]),
+    ]  # fmt: skip
+    graph = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info("x", F32, [64])], [helper.make_tensor_value_info("y", F32, [64])],
+        [helper.make_tensor("s", F32, [], [0.25])],
+    )  # fmt: skip
+    path = tmp_path / "m.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), path)
+    result = check(path, Options(target="generic"), per_layer=True)
+    assert result.ok, result.lines()
+    assert result.trace is not None
+
+
 def test_a_wrong_optimisation_is_no_noise(tmp_path: Path) -> None:
     """Zeros around negative numbers are the largest there, which padding of the pooling itself is not."""
     nodes = [

@@ -79,3 +79,11 @@ def test_directives_go_on_behind_a_backslash() -> None:
     text = indent_c('#error "' + "word " * 40 + '"')
     assert max(map(len, text.splitlines())) <= COLUMNS
     assert all(t.endswith("\\") for t in text.splitlines()[:-1])
+
+
+def test_a_comment_that_begins_in_a_string_is_none() -> None:
+    """Behind it lines are wrapped as code, whose strings stay whole."""
+    long = '"' + "word " * 40 + '",'
+    text = indent_c('static const char *const names[] = {\n"a/*b",\n' + long + '\n};\n/* more\nof this */\nint x;')
+    assert text.splitlines()[1:3] == ['    "a/*b",', f"    {long}"]
+    assert text.endswith("/* more\n of this */\nint x;\n")

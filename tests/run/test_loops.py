@@ -343,6 +343,7 @@ def test_a_loop_that_only_its_condition_ends(tmp_path: Path) -> None:
         mccompile.compile(path, tmp_path / "refused")
     some = [{"x": f["x"], "limit": f["limit"]} for f in (_feed(0, 20.0), _feed(0, -9.0))]
     _compare(path, some, "native", bounds={"while": 50})
+    assert "MCC_E_LIMIT " in (tmp_path / "native" / "net.h").read_text()
     with pytest.raises(CompileError, match="status 14"):
         mccompile.load(tmp_path / "native").run(some[0] | {"limit": np.array(1e9, np.float32)})
 
