@@ -230,7 +230,7 @@ def _checked(model: Path, compilation: Compilation, out: Path, asked: _Asked) ->
             unstable += _unlike_judge(model, plain, judge, cases)
     # A step of the reference's own is no reason why all may be some steps off.
     by_layers = by_ties and rounds_anywhere(graph)
-    by_noise = by_layers and runs_here(compilation.target.name) and not all(
+    by_noise = by_layers and not all(
         verdict.run("", _plainly(case.expected), got).ok for case, got in zip(cases, results, strict=True)
     )
     if ties is not None or precision is not None or by_noise:  # these do not judge the C, but what its graph is worth
@@ -304,12 +304,10 @@ def _unlike(
     def follow(found: Sequence[Comparison], few: float = 0.0) -> bool:
         return outputs_follow(c.graph, traced(), given, got, [a.name for a in found], OF_GRAPH, few)
 
-    apart, many = _apart(c, given, got)
+    apart, many = _apart(c, given, got, by_layers)
     apart = [a for a in apart if not _is_expected(case.expected, a.name, got[a.name])]
     if apart:
         return [] if known and follow(apart) else apart
-    if not by_layers:
-        return []
     plainly = _plainly(case.expected)
     many = [a for a in many if not _is_expected(plainly, a.name, got[a.name])]
     many = [a for a in many if known or a.differing * MOST_BY_TIES > a.count]
@@ -321,18 +319,18 @@ def _is_expected(expected: Expected, name: str, got: Array) -> bool:
 
 
 def _apart(
-    c: Compilation, given: Mapping[str, Array], got: Mapping[str, Array]
+    c: Compilation, given: Mapping[str, Array], got: Mapping[str, Array], by_layers: bool
 ) -> tuple[list[Comparison], list[Comparison]]:
-    """The outputs that are not what the graph computes, on whatever side of ties sums of floats fall; and those of
-    which more elements are not than ties explain."""
+    """The outputs that are not what the graph computes, on whatever side of ties sums of floats fall; and, if these
+    are asked for, those of which more elements are not than ties explain."""
     own = OfGraph(c)
     plainly = Expected(own.meant(given), {}, own.halves)
-    apart = many = _beyond(plainly, got)
+    apart, many = _beyond(plainly, got), list[Comparison]()
     for draws in (DRAWS, MORE_DRAWS):
         if not apart and not many:
             return [], []
         expected = OfGraph(c, draws).run(given)
-        apart, many = _beyond(expected, got), _many_beyond(expected, got)
+        apart, many = _beyond(expected, got), _many_beyond(expected, got) if by_layers else []
     return _beyond(_alike_unsure(expected), got), many
 
 
