@@ -62,6 +62,7 @@ class CumSum(Op):
         x = np.flip(given, self.axis) if self.reverse else given
         wide = x.astype(np.float32) if x.dtype == np.float16 else x
         total = (np.cumprod if self.product else np.cumsum)(wide, axis=self.axis, dtype=wide.dtype)
+        total = total if self.product else total + wide.dtype.type(0)  # sums begin with 0: none is -0
         if self.exclusive and x.shape[self.axis]:  # of nothing there are no sums
             first = np.full_like(total.take([0], self.axis), int(self.product))
             total = np.concatenate([first, total.take(range(total.shape[self.axis] - 1), self.axis)], self.axis)
