@@ -284,8 +284,8 @@ def _group_query(n: Import) -> None:
 
     All samples have as many keys, those of this call behind all of the past: by the operator's rule one sample has,
     so that its lengths may be computed when the program runs; those of several have to be known. Or the past is a
-    buffer that holds all there will ever be (``total_sequence_length`` is its length, or present is as long), in which
-    ``seqlens_k`` says where the new keys of each sample go.
+    buffer that holds all there will ever be (``total_sequence_length`` is its length, or present is as long), in
+    which ``seqlens_k`` says where the new keys of each sample go.
     """
     e, heads, shared = Expansion(n), n.required("num_heads", int), n.required("kv_num_heads", int)
     _refuse(n, (11, "head_sink"), (12, "k_scale"), (13, "v_scale"), (14, "q_norm_weight"), (15, "k_norm_weight"),
