@@ -51,7 +51,7 @@ def _join(steps: Sequence[Step], remarks: Remarks) -> list[Step]:
     at = 0
     while at < len(steps):
         end = at + 1
-        while end < len(steps) and _alike(steps[at], steps[end]) and _even(steps[at : end + 1]):
+        while end < len(steps) and _may_join(steps[at : end + 1]):
             end += 1
         if end - at > 1:
             joined = _joined(steps[at:end])
@@ -61,6 +61,12 @@ def _join(steps: Sequence[Step], remarks: Remarks) -> list[Step]:
             out.append(steps[at])
         at = end
     return out if len(out) == len(steps) else _join(out, remarks)
+
+
+def _may_join(steps: Sequence[Step]) -> bool:
+    """Whether the last of some copies goes on as those before do."""
+    first, last = steps[0], steps[-1]
+    return _alike(first, last) and _even(steps) and _apart(first, last)
 
 
 def _alike(a: Step, b: Step) -> bool:
@@ -86,6 +92,21 @@ def _even(steps: Sequence[Step]) -> bool:
     places = [_places(s) for s in steps]
     gaps = {(c - a, d - b) for (a, b), (c, d) in itertools.pairwise(places)}
     return len(gaps) == 1
+
+
+def _apart(first: Step, last: Step) -> bool:
+    """Whether no copy reads what one of the others writes: within one buffer these have to be made in order."""
+    assert isinstance(first, Call)
+    assert isinstance(last, Call)
+    read, written = _reach(first.reads[0], last.reads[0]), _reach(first.results[0], last.results[0])
+    one_buffer = first.reads[0] is not None and first.reads[0].buffer is first.results[0].buffer
+    return not one_buffer or read[1] < written[0] or written[1] < read[0]
+
+
+def _reach(*views: View | None) -> tuple[int, int]:
+    """Between which elements of their buffer all of some views lie."""
+    places = [v.covered() for v in views if v is not None]
+    return min(low for low, _ in places), max(high for _, high in places)
 
 
 def _joined(steps: Sequence[Step]) -> Call:
