@@ -40,6 +40,8 @@ class Inner:
         self._theirs, self._values, self._steps, self._tie = theirs, real.values, real.steps, tie
         self._reals, self._extents = real.numbers, imported.extents_of(inputs)
         self._zeros = zeros_of(imported, [step.node for step in real.steps])
+        near = real_results(imported, theirs, inputs, wide=False).numbers
+        self._unsure = {name: _most_apart(a, real.numbers[name], theirs[name].dtype) for name, a in near.items()}
 
     def moves(self, name: str, origins: Sequence[str]) -> Array:
         """How far the real number before the rounded tensor of this name may be off, in steps of it, in a layer that
@@ -105,9 +107,16 @@ class Inner:
         real, theirs = self._reals.get(v.name), self._theirs.get(v.name)
         if real is None or theirs is None:
             return off
-        reach = self._tie + of_floats(real, self._zeros.get(v.name), theirs.dtype) + off
+        reach = self._tie + of_floats(real, self._zeros.get(v.name), theirs.dtype) + self._unsure[v.name] + off
         steps = np.maximum(np.floor(real + reach) - theirs, theirs - np.ceil(real - reach))
         return np.asarray(np.nan_to_num(np.maximum(steps, 0.0), nan=0.0))
+
+
+def _most_apart(near: Array, real: Array, dtype: np.dtype[Any]) -> float:
+    """How far floats of the model's own types, such as f16, move what is rounded to ``dtype``, in steps."""
+    ends = np.iinfo(dtype)
+    apart = np.abs(np.clip(near, ends.min, ends.max) - np.clip(real, ends.min, ends.max))
+    return float(np.nan_to_num(apart, nan=0.0).max(initial=0.0))
 
 
 def _moved(array: Array, by: Array) -> Array:

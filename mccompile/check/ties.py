@@ -188,9 +188,10 @@ def judge_layers(
         for v, got, moved in zip(node.results, results, near_before, strict=True):
             values[v] = got
             name, turn = interface.tensors.get(v.name), None
-            if name not in reals:
-                open_ = {n: a for n, a in reals.items() if n == v.name or n not in names}
-                name, turn = _counterpart(node, v, got, nodes, theirs, open_, tie, extents)
+            if name not in reals or name in judged:  # or what has been, and is moved here
+                name, turn = _counterpart(node, v, got, nodes, theirs, reals, tie, extents)
+                if name in names and name != v.name:  # which a node behind this one is asked for
+                    name, turn = None, None
             if step.taken is not None and name in judged:
                 continue  # in its branch
             floats: Array | None = None
@@ -309,7 +310,7 @@ def _counterpart(
     rounded = [w for n in fused for w in n.results if w.name in known and _may_be_of(theirs[w.name], got)]
     tie = max(tie, 0.5 + 2.0 ** (8 * v.dtype.nbytes - 21))  # f32 has 2^-7 between numbers of 16 bits
     differing = {}
-    for w in rounded:
+    for w in reversed(rounded):  # of several that it may be, what is rounded last
         if not rounds(w) or w.dtype.nbytes != v.dtype.nbytes:
             continue
         own = _with_sign(got, w.dtype.numpy)
@@ -318,10 +319,11 @@ def _counterpart(
             other = _shaped(theirs[w.name], got, turn)
             if (part := part_of(own, other, True, _shaped(known[w.name], got, turn))) is None:
                 continue
-            apart = (other[part] != own) & ~_shaped(near, got, turn)[part]
-            differing[w.name, turn] = int(apart.sum())
+            apart = other[part] != own
+            sure = apart & ~_shaped(near, got, turn)[part]
+            differing[w.name, turn] = int(sure.sum()), int(apart.sum())
     closest = min(differing, key=lambda found: differing[found], default=None)
-    return closest if closest is not None and differing[closest] * 100 <= got.size else (None, None)
+    return closest if closest is not None and differing[closest][0] * 100 <= got.size else (None, None)
 
 
 def _with_sign(array: Array, dtype: np.dtype[Any]) -> Array:

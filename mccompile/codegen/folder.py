@@ -74,7 +74,7 @@ def write_folder(out: Path, files: Files) -> None:
     """
     if out.exists() and not out.is_dir():
         raise UsageError(f"{out} is a file, not a folder")
-    real = out.resolve()
+    real = Path(os.path.realpath(out))  # of links that lead to themselves, `resolve` raises no OSError
     try:
         if not real.exists() and _made(real, files):
             return

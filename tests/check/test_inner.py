@@ -75,3 +75,19 @@ def test_a_function_of_floats_has_no_more_digits_near_zero() -> None:
     x = np.array([-9.0, -12.0], np.float32)
     off = Inner(graph, {"y": np.array([12339, 614], np.uint16)}, {"x": x}, TIE).moves("y", ["y"])
     np.testing.assert_allclose(off, OF_FUNCTION / 1e-8, rtol=1e-3)
+
+
+def test_floats_of_f16_reach_a_step_from_further_away() -> None:
+    """10.4972 is 10.5 in f16, a tie."""
+    graph = parse_graph(
+        """graph @g(%x: f16[1,2], %w: f16[2,1]) {
+  %p = matmul(%x, %w) : f16[1,1] ; p
+  %q = map(%p) {expr={u8(rne(f32(x0)))}} : u8[1,1] ; q
+  %y = map(%q) {expr={u8(rne((f32(x0) * 4.0)))}} : u8[1,1] ; y
+  return %y
+}""",
+        lookup,
+    )
+    inputs = {"x": np.ones((1, 2), np.float16), "w": np.array([[10.492], [0.005]], np.float16)}
+    theirs = {"q": np.array([[10]], np.uint8), "y": np.array([[40]], np.uint8)}
+    assert Inner(graph, theirs, inputs, TIE).moves("y", ["q", "y"]).tolist() == [[4]]

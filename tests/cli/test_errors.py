@@ -375,6 +375,15 @@ def test_names_that_the_system_refuses_are_no_bugs(
     clear(done.stderr, "File name too long")
 
 
+def test_a_folder_that_is_a_link_to_itself(run: Run, model: Path) -> None:
+    link = model.with_name("out")
+    link.symlink_to("out")
+    for out in (link, link / "below"):
+        done = run(model, "-o", out)
+        assert done.exit_code == 1
+        clear(done.stderr, f"cannot write to {out}")
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize(("closed", "args"), [(1, []), (2, []), (1, ["check"]), (2, ["check"])])
 def test_streams_that_are_closed(closed: int, args: list[str], model: Path) -> None:
