@@ -41,6 +41,13 @@ NETS: dict[str, tuple[list[onnx.NodeProto], dict[str, Array]]] = {
     "a shift before a convolution": (
         [N("Add", ["x", "s"], ["a"]), N("Conv", ["a", "w", "m"], ["b"]), N("Sub", ["b", "n"], ["y"])], {},
     ),
+    "a shift before a convolution and a step": (
+        [
+            N("Add", ["x", "s"], ["a"]), N("Conv", ["a", "w", "m"], ["b"]), N("Sub", ["b", "n"], ["d"]),
+            N("Floor", ["d"], ["y"]),
+        ],
+        {},
+    ),
     "a shift before a product": (
         [N("Add", ["x", "s"], ["a"]), N("Gemm", ["a", "w", "m"], ["b"]), N("Sub", ["b", "m"], ["y"])],
         {"x": LIKE["x"].reshape(-1, K), "s": np.full(K, 0.4, np.float32), "w": FULL * 2},

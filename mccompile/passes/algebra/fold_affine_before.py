@@ -73,14 +73,11 @@ def _fold(r: Rewriter, node: Node, asked: set[Value], scales: dict[Node, Array],
     what = f"folded {node.where} into the weights of {', '.join(reader.node.where for reader in readers)}"
     reason = _obstacle(r, node, variable[0], affine, readers, scales)
     folded: list[tuple[Array | None, Array | None]] = []
-    if not reason:
-        made = [_folded(r.graph, reader.node, affine) for reader in readers]
-        folded = [pair for pair in made if not isinstance(pair, str)]
-        reason = next((pair for pair in made if isinstance(pair, str)), "")
-        reason = reason or next(filter(None, (unfit(node.result.dtype, *pair) for pair in folded)), "")
-        if node.result in asked and any(
-            loses_whole_numbers(r.graph, reader.node, pair[0]) for reader, pair in zip(readers, folded, strict=True)
-        ):
+    for reader in readers if not reason else ():
+        weights, bias, rounded_away = _folded(r.graph, reader.node, affine)
+        folded.append((weights, bias))
+        reason = reason or (ROUNDED if rounded_away else unfit(node.result.dtype, weights, bias))
+        if node.result in asked and loses_whole_numbers(r.graph, reader.node, weights):
             reason = reason or "sums of whole numbers would be rounded before a step"
     if reason:
         remarks.miss(what, reason)
@@ -176,22 +173,21 @@ def _reader_obstacle(r: Rewriter, value: Value, reader: _Reader, affine: Affine,
     return ""
 
 
-def _folded(graph: Graph, reader: Node, affine: Affine) -> tuple[Array | None, Array | None] | str:
-    """(weights, bias) of a reader after folding, float64; None where they stay as they are. Or why not."""
+def _folded(graph: Graph, reader: Node, affine: Affine) -> tuple[Array | None, Array | None, bool]:
+    """(weights, bias) of a reader after folding, float64; None where they stay as they are. And whether what the bias
+    was is so large, or what is added to it, that the other one would be rounded."""
     w = reader.operands[1]
     assert w is not None
     weights, found = graph.array(w).astype(np.float64), contraction(reader)
     assert found is not None
     scaled = None if affine.scale is None else _times(weights, found, affine.scale)
     if affine.shift is None or found.scattered:  # whose shift is 0
-        return scaled, None
+        return scaled, None, False
     moved, side = _times(weights, found, affine.shift), found.result
     total = moved.sum(tuple(a for a in range(moved.ndim) if a != side.weights))
     total = total.reshape(-1, *(1,) * (side.rank - 1 - side.axis))
     bias = constant_bias(graph, reader)
-    if absorbs(bias, total):
-        return ROUNDED
-    return scaled, total if bias is None else total + bias
+    return scaled, total if bias is None else total + bias, absorbs(bias, total)
 
 
 def _times(weights: Array, found: Contraction, part: Array) -> Array:
