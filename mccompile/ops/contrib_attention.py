@@ -63,7 +63,7 @@ class Heads:
             self._mask_counted_future(window, first)
             return
         row = np.arange(self.queries)[:, None] + first
-        row[-1] = self.keys - 1
+        row[-1:] = self.keys - 1
         column = np.arange(self.keys)
         kept = (column <= row) & ((column > row - window) if window > 0 else True)
         mask = np.where(kept, 0.0, max(_LOWEST, float(np.finfo(self.dtype).min))).astype(self.dtype)
