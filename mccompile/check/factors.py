@@ -81,5 +81,4 @@ def _is_half(v: Value) -> bool:
 
 
 def _rounds(node: Node, rounding: frozenset[str]) -> bool:
-    bodies = [*node.pre.values(), *node.post.values(), *([node.op.elementwise] if node.op.elementwise else [])]
-    return any(rounding & ex.functions(e) for e in bodies)
+    return any(rounding & ex.functions(e) for e in node.expressions)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from mccompile._dataclass import dataclass
+from mccompile._files import is_same_place
 from mccompile.check.compare import allowances, channel_axis
 from mccompile.check.factors import Factors
 from mccompile.check.judged import Judged, judged_stream
@@ -186,7 +187,7 @@ class GoldenFolder:
 
     def __init__(self, folder: Path | None, out: Path) -> None:
         self.folder = folder
-        self.beside = folder is not None and folder.resolve() == out.resolve()
+        self.beside = folder is not None and is_same_place(folder, out)
         self.tests: dict[str, bytes] = {}
 
     def extra(self, model: Path, c: Compilation, inputs: Mapping[str, Array] | None = None) -> dict[str, bytes]:

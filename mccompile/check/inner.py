@@ -34,14 +34,15 @@ class Inner:
     """What a run of an imported graph computes, with the reference's own rounded tensors, and what moves it."""
 
     def __init__(
-        self, imported: Graph, theirs: Mapping[str, Array], inputs: Mapping[str, Array], tie: float
-    ) -> None:
+        self, imported: Graph, theirs: Mapping[str, Array], inputs: Mapping[str, Array], tie: float,
+        unsure: Mapping[str, float],
+    ) -> None:  # fmt: skip
+        """``unsure``: how far floats of the model's own types, such as f16, move what is rounded, by name."""
         real = real_results(imported, theirs, inputs)
         self._theirs, self._values, self._steps, self._tie = theirs, real.values, real.steps, tie
         self._reals, self._extents = real.numbers, imported.extents_of(inputs)
         self._zeros = zeros_of(imported, [step.node for step in real.steps])
-        near = real_results(imported, theirs, inputs, wide=False).numbers
-        self._unsure = {name: _most_apart(a, real.numbers[name], theirs[name].dtype) for name, a in near.items()}
+        self._unsure = unsure
 
     def moves(self, name: str, origins: Sequence[str]) -> Array:
         """How far the real number before the rounded tensor of this name may be off, in steps of it, in a layer that
@@ -94,7 +95,7 @@ class Inner:
 
     def _carried(self, node: Node, known: Mapping[str, int], off: Mapping[Value, Array]) -> Array:
         """Elements that a node moves are off by what they were off before; of other nodes nothing is told."""
-        own = node.operands if node.op.hands_on and not node.op.selects else node.operands[:1]
+        own = node.operands[:1] if node.op.selects else node.operands
         if not node.op.hands_on or not any(v in off for v in own):
             return np.zeros(())
         moved: dict[Value, Array] = {v: np.zeros(self._values[v].shape) for v in own if v is not None}
@@ -110,13 +111,6 @@ class Inner:
         reach = self._tie + of_floats(real, self._zeros.get(v.name), theirs.dtype) + self._unsure[v.name] + off
         steps = np.maximum(np.floor(real + reach) - theirs, theirs - np.ceil(real - reach))
         return np.asarray(np.nan_to_num(np.maximum(steps, 0.0), nan=0.0))
-
-
-def _most_apart(near: Array, real: Array, dtype: np.dtype[Any]) -> float:
-    """How far floats of the model's own types, such as f16, move what is rounded to ``dtype``, in steps."""
-    ends = np.iinfo(dtype)
-    apart = np.abs(np.clip(near, ends.min, ends.max) - np.clip(real, ends.min, ends.max))
-    return float(np.nan_to_num(apart, nan=0.0).max(initial=0.0))
 
 
 def _moved(array: Array, by: Array) -> Array:

@@ -109,9 +109,7 @@ def rounds_anywhere(graph: Graph) -> bool:
 
 
 def _rounds_inside(node: Node) -> bool:
-    bodies = [*node.pre.values(), *node.post.values()]
-    bodies += [node.op.elementwise] if node.op.elementwise is not None else []
-    parts = (part for body in bodies for part in ex.distinct(body))
+    parts = (part for body in node.expressions for part in ex.distinct(body))
     return any(isinstance(p, ex.Convert) and p.dtype.kind in "iu" and p.dtype.nbytes <= 2 for p in parts)
 
 
@@ -167,7 +165,8 @@ def judge_layers(
     del real_run  # its values are memory
     no_numbers = sum(int(np.isnan(a).sum()) for a in reals.values())
     zeros = zeros_of(imported, nodes)
-    inner = functools.cache(lambda: Inner(imported, theirs, given, tie))
+    in_floats = functools.cache(lambda: _in_floats(imported, theirs, given, reals))
+    inner = functools.cache(lambda: Inner(imported, theirs, given, tie, in_floats()[0]))
     values: dict[Value, Array] = {}
     values |= {v: narrow(inputs[v.name], v) for v in optimised.inputs}
     extents = optimised.extents_of(inputs)
@@ -228,10 +227,9 @@ def judge_layers(
             sure.values.add(v)
     if not wrong and not wrong_outputs(optimised, sure, values, theirs, outputs, outputs):
         return Ties(layers, elements, differing, (), no_numbers)
-    in_floats = real_results(imported, theirs, given, wide=False)
-    unsure = _unsure(theirs, in_floats.numbers, reals)
+    unsure, near_outputs = in_floats()
     left = [line for name, (beyond, line) in wrong.items() if beyond > OF_NOISE * unsure[name]]
-    left += wrong_outputs(optimised, sure, values, theirs, outputs, in_floats.outputs).values()
+    left += wrong_outputs(optimised, sure, values, theirs, outputs, near_outputs).values()
     return Ties(layers, elements, differing, tuple(left), no_numbers)
 
 
@@ -256,6 +254,14 @@ def _fault(
     at = tuple(int(i) for i in np.argwhere(bad)[0])
     first = f"{array[at]}{whose} where {real[at]:.5f} is real, at {list(at)}"
     return float(apart[bad].max()), f"{first}; {int(bad.sum())} such"
+
+
+def _in_floats(
+    imported: Graph, theirs: Mapping[str, Array], inputs: Mapping[str, Array], reals: Mapping[str, Array]
+) -> tuple[dict[str, float], dict[str, Array]]:
+    """`_unsure`, and the outputs, of a run in floats of the model's own types."""
+    run = real_results(imported, theirs, inputs, wide=False)
+    return _unsure(theirs, run.numbers, reals), run.outputs
 
 
 def _unsure(theirs: Mapping[str, Array], near: Mapping[str, Array], reals: Mapping[str, Array]) -> dict[str, float]:

@@ -35,7 +35,6 @@ INTERRUPTED = 130
 BROKEN_PIPE = 141
 """128 + the signal's number, as shells report programs that a signal has ended."""
 
-
 OF_THE_SYSTEM = (errno.ENAMETOOLONG, errno.ELOOP, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EIO)
 """What the system says of a name, a folder or a disk: the user's business, whoever of us has asked."""
 
@@ -133,21 +132,21 @@ def _failed(error: Exception, as_json: bool) -> int:
         import traceback
 
         traceback.print_exception(error)
+    known = _as_known(error)
+    _say(str(known))
+    return _told(known, as_json)
+
+
+def _as_known(error: Exception) -> CompileError:
+    """An error as users are told of it."""
     if isinstance(error, CompileError):
-        _say(str(error))
-        return _told(error, as_json)
+        return error
     if isinstance(error, MemoryError):
-        known = CompileError("not enough memory to compile this model", code="out-of-memory")
-        _say(str(known))
-        return _told(known, as_json)
+        return CompileError("not enough memory to compile this model", code="out-of-memory")
     if isinstance(error, OSError) and error.errno in OF_THE_SYSTEM:
         where = "" if error.filename is None else f"'{os.fsdecode(error.filename)}': "
-        refused = CompileError(f"{where}{error.strerror}", code="no-file")
-        _say(str(refused))
-        return _told(refused, as_json)
-    bug = BugError(f"internal error: {type(error).__name__}: {error}", hint=REPORT_IT)
-    _say(str(bug))
-    return _told(bug, as_json)
+        return CompileError(f"{where}{error.strerror}", code="no-file")
+    return BugError(f"internal error: {type(error).__name__}: {error}", hint=REPORT_IT)
 
 
 class BugError(CompileError):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mccompile._files import is_same_place
 from mccompile.cli import options as o
 from mccompile.search.options import DEBUGGING, DEVICE
 
@@ -104,7 +105,7 @@ def _check_pictures(file: Path, dot: Path | None, onnx_file: Path | None) -> Non
         raise UsageError(f"the name of '{dot}' has to end in .dot or .gv")
     if onnx_file is not None and onnx_file.suffix != ".onnx":
         raise UsageError(f"the name of '{onnx_file}' has to end in .onnx")
-    if onnx_file is not None and onnx_file.resolve() == file.resolve():
+    if onnx_file is not None and is_same_place(onnx_file, file):
         raise UsageError(f"'{onnx_file}' is the model itself", hint="what --onnx writes cannot be run or compiled")
 
 

@@ -16,7 +16,6 @@ A user's file is never replaced: report.json lists what is ours, and most of our
 from __future__ import annotations
 
 import ctypes
-import json
 import os
 import shutil
 import tempfile
@@ -30,6 +29,7 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
+from mccompile._files import parsed_json
 from mccompile.codegen.pieces import Bytes, Files, pieces_of
 from mccompile.ir.errors import CompileError, UsageError
 
@@ -151,8 +151,8 @@ _ELSEWHERE = "choose another folder for the output, or move it away"
 def _listed(report: Path) -> set[str]:
     """The files that a report names, its own among them; none if it is no report."""
     try:
-        return {LAST, *json.loads(report.read_bytes())["files"]}
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return {LAST, *parsed_json(report.read_bytes())["files"]}
+    except (OSError, ValueError, KeyError, TypeError):
         return set()
 
 

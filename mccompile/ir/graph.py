@@ -119,6 +119,12 @@ class Node:
         return replace(self, op=self.op.at_bounds(), operands=operands, results=results, extras=extras)
 
     @property
+    def expressions(self) -> list[ex.Expr]:
+        """What a map computes, and the prologues and epilogues."""
+        own = [] if self.op.elementwise is None else [self.op.elementwise]
+        return [*own, *self.pre.values(), *self.post.values()]
+
+    @property
     def where(self) -> str:
         return f"{self.op.name} ({', '.join(self.origins) or self.results[0].name})"
 

@@ -221,7 +221,7 @@ class Op:
         return ""
 
     def may_pick_none(self, types: Sequence[TensorType | None]) -> bool:
-        """Of an operator that picks, whether that may be of no element: of floats it is infinite then."""
+        """Whether it `picks`, and that may be of no element: of floats it is infinite then."""
         return False
 
     @property

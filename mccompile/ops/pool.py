@@ -112,7 +112,7 @@ class Pool(Op):
 
     def may_pick_none(self, types: Sequence[TensorType | None]) -> bool:
         (x,) = types
-        return x is not None and self._may_miss(x.shape[2:])
+        return self.mode == "max" and x is not None and self._may_miss(x.shape[2:])
 
     def _may_miss(self, extents: tuple[int, ...]) -> bool:
         """Whether a window may lie altogether outside of the operand."""

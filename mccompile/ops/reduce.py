@@ -60,7 +60,7 @@ class Reduce(Op):
 
     def may_pick_none(self, types: Sequence[TensorType | None]) -> bool:
         (x,) = types
-        return x is not None and span(math.prod(x.shape[a] for a in self.axes))[0] == 0
+        return self.picks != "" and x is not None and span(math.prod(x.shape[a] for a in self.axes))[0] == 0
 
     def beside(self, other: Op) -> Op | None:
         both = isinstance(other, Reduce) and (self.mode, other.mode, self.axes) == ("min", "max", other.axes)

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from mccompile._dataclass import dataclass
+from mccompile._files import is_same_place
 from mccompile.codegen.names import label
 from mccompile.ir.errors import CompileError, UsageError
 from mccompile.ir.whole import written_whole
@@ -159,7 +160,7 @@ def quantize(model: Path, data: Mapping[str, Array] | Array, out: Path, settings
     tools = _tools()
     read = read_model(model)
     _require_float(read)
-    if out.resolve() == model.resolve():
+    if is_same_place(out, model):
         raise UsageError(f"'{out}' is the model itself", hint="give what is quantised a name of its own: -o NAME")
     excluded = _excluded(read.graph, settings.exclude)
     weights = read.graph.initializers

@@ -58,9 +58,8 @@ def _is_quantised(node: Node) -> bool:
 
 def _computes_floats(node: Node) -> bool:
     """Whether anything in a node is arithmetic of floats: what it multiplies, or an expression around it."""
-    bodies = [*node.pre.values(), *node.post.values()]
-    bodies += [node.op.elementwise] if node.op.elementwise is not None else []
-    return _multiplies_floats(node) or any(_is_float(e) for body in bodies for e in ex.distinct(body))
+    parts = (part for body in node.expressions for part in ex.distinct(body))
+    return _multiplies_floats(node) or any(map(_is_float, parts))
 
 
 def _multiplies_floats(node: Node) -> bool:

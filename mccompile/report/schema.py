@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from mccompile._files import parsed_json
 from mccompile.ir.errors import UsageError
 
 SCHEMA = 1
@@ -34,10 +35,10 @@ def schema() -> dict[str, Any]:
 def read_report(path: Path) -> dict[str, Any]:
     """A report from a file. UsageError where it is none, or one of another version."""
     try:
-        report = json.loads(path.read_text(encoding="utf-8"))
+        report = parsed_json(path.read_text(encoding="utf-8"))
     except FileNotFoundError as e:
         raise UsageError(f"there is no file '{path}'", code="no-file") from e
-    except (OSError, ValueError, RecursionError) as e:
+    except (OSError, ValueError) as e:
         raise UsageError(f"'{path}' cannot be read as JSON: {e}", hint="name a report.json") from e
     if not isinstance(report, dict) or not {"model", "models"} & report.keys() or "mccompile" not in report:
         raise UsageError(f"'{path}' is no report of mccompile", hint="name a report.json")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from mccompile._files import parsed_json
 from mccompile.ir.errors import UsageError
 from mccompile.run.memory import Array
 from mccompile.targets.target import runs_here
@@ -22,8 +22,8 @@ def read_report(out_dir: Path, model: str = "") -> dict[str, Any]:
     if not path.is_file():
         raise UsageError(f"{out_dir} holds no report.json", hint="give a folder made by mccompile")
     try:
-        report = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as e:
+        report = parsed_json(path.read_text(encoding="utf-8"))
+    except ValueError as e:
         raise UsageError(f"{path} is damaged: {e}", hint="compile the model again") from e
     if isinstance(report, dict) and isinstance(report.get("models"), dict):
         report = _model_report(report["models"], out_dir, model or _choice(report))

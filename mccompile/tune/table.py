@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mccompile._dataclass import dataclass
+from mccompile._files import parsed_json
 from mccompile._version import __version__
 from mccompile.ir.errors import CompileError, UsageError
 from mccompile.ir.whole import written_whole
@@ -103,11 +104,11 @@ class TuningFile:
 def load(path: Path) -> TuningFile:
     """Read a file. UsageError if there is none or it is damaged."""
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = parsed_json(path.read_text(encoding="utf-8"))
     except OSError as e:
         rule = f"the tuning file {path} cannot be read: {e.strerror}"
         raise UsageError(rule, hint="--tune makes one", code="no-file") from e
-    except (ValueError, RecursionError) as e:
+    except ValueError as e:
         raise UsageError(f"{path} is no tuning file: {e}") from e
     try:
         if data["format"] != FORMAT:

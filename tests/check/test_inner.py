@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from mccompile.check.inner import OF_FUNCTION, Inner
+from mccompile.check.reals import real_results
 from mccompile.check.reference import Expected
 from mccompile.check.rounding import TIE
-from mccompile.check.ties import Ties, judge_layers
+from mccompile.check.ties import Ties, _in_floats, judge_layers
+from mccompile.ir.graph import Graph
 from mccompile.ir.graph_text import parse_graph
 from mccompile.ops.registry import lookup
 
@@ -37,12 +39,18 @@ class _Reference:
         return Expected(dict(THEIRS), {})
 
 
+def _inner(graph: Graph, theirs: dict[str, np.ndarray], inputs: dict[str, np.ndarray]) -> Inner:
+    """As layers are judged: what is unsure is what floats of the graph's own types move."""
+    unsure, _ = _in_floats(graph, theirs, inputs, real_results(graph, theirs, inputs).numbers)
+    return Inner(graph, theirs, inputs, TIE, unsure)
+
+
 def _judged(step: float, x: np.ndarray = X) -> Ties:
     return judge_layers(IMPORTED, parse_graph(FUSED.replace("STEP", str(step)), lookup), _Reference(), {"x": x})
 
 
 def test_a_step_that_floats_reach_is_as_many_of_a_finer_scale() -> None:
-    inner = Inner(IMPORTED, THEIRS, {"x": X}, TIE)
+    inner = _inner(IMPORTED, THEIRS, {"x": X})
     assert inner.moves("y", ["coarse", "floats", "fine"]).tolist() == [[0, 4], [0, 0], [0, 0], [0, 0]]
     assert not inner.moves("y", ["floats", "fine"]).any()  # q is another layer's, and known
 
@@ -52,7 +60,7 @@ def test_large_numbers_of_16_bits_may_be_several_steps_off() -> None:
     x = X + np.array([[0], [30000]], np.float32)
     coarse = np.rint(x / 0.5).astype(np.uint16)
     theirs = {"q": coarse, "y": np.minimum(coarse.T * 4, 65535).astype(np.uint16)}
-    off = Inner(IMPORTED, theirs, {"x": x}, TIE).moves("y", ["coarse", "floats", "fine"])
+    off = _inner(IMPORTED, theirs, {"x": x}).moves("y", ["coarse", "floats", "fine"])
     assert (off[:, 1] >= 8).all()
     assert (off % 4 == 0).all()
 
@@ -73,7 +81,7 @@ def test_a_function_of_floats_has_no_more_digits_near_zero() -> None:
         lookup,
     )
     x = np.array([-9.0, -12.0], np.float32)
-    off = Inner(graph, {"y": np.array([12339, 614], np.uint16)}, {"x": x}, TIE).moves("y", ["y"])
+    off = _inner(graph, {"y": np.array([12339, 614], np.uint16)}, {"x": x}).moves("y", ["y"])
     np.testing.assert_allclose(off, OF_FUNCTION / 1e-8, rtol=1e-3)
 
 
@@ -90,4 +98,4 @@ def test_floats_of_f16_reach_a_step_from_further_away() -> None:
     )
     inputs = {"x": np.ones((1, 2), np.float16), "w": np.array([[10.492], [0.005]], np.float16)}
     theirs = {"q": np.array([[10]], np.uint8), "y": np.array([[40]], np.uint8)}
-    assert Inner(graph, theirs, inputs, TIE).moves("y", ["q", "y"]).tolist() == [[4]]
+    assert _inner(graph, theirs, inputs).moves("y", ["q", "y"]).tolist() == [[4]]

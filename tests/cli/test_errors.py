@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
+from mccompile._files import is_same_place
 from tests.cli.conftest import Run, floats, save, spawn
 
 RELU = helper.make_node("Relu", ["x"], ["y"], name="act")
@@ -382,6 +383,7 @@ def test_a_folder_that_is_a_link_to_itself(run: Run, model: Path) -> None:
         done = run(model, "-o", out)
         assert done.exit_code == 1
         clear(done.stderr, f"cannot write to {out}")
+    assert not is_same_place(link, model)
 
 
 @pytest.mark.thorough

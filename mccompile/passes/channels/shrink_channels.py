@@ -156,11 +156,12 @@ def _add_bias(graph: Graph, node: Node, shift: Array) -> None:
     dtype = sum_type(node)
     body = node.post.get(0, ex.acc(dtype))
     bias = _first_bias(graph, node, body)
-    old = None if bias is None else graph.array(node.extras[bias])
-    if bias is not None and old is not None and not (dtype.is_float and absorbs(old, shift)):
-        both = (_wide(old) + _wide(shift)).astype(shift.dtype)
-        node.extras[bias] = graph.constant(f"{node.extras[bias].name}.shifted", both)
-        return
+    if bias is not None:
+        old = graph.array(node.extras[bias])
+        if not (dtype.is_float and absorbs(old, shift)):
+            both = (_wide(old) + _wide(shift)).astype(shift.dtype)
+            node.extras[bias] = graph.constant(f"{node.extras[bias].name}.shifted", both)
+            return
     read = ex.var(len(node.extras), dtype)
     node.extras.append(graph.constant(f"{_weights(node).name}.shift", shift))
     added = ex.apply("add", ex.acc(dtype), read)

@@ -62,7 +62,7 @@ def _obstacle(r: Rewriter, node: Node, movement: Node, value: Value) -> str:
         return "the movement does more than that"
     if not r.is_private(value):
         return "its operand is needed elsewhere"
-    if movement.op.picks and movement.op.may_pick_none(movement.operand_types()):
+    if movement.op.may_pick_none(movement.operand_types()):
         return "the largest of no element may be quantised to another end than its type's"
     if movement.op.picks:
         return "" if _never_falls(r.graph, node) else "it may make less of what is more"

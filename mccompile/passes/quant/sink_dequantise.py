@@ -70,7 +70,7 @@ def _obstacle(node: Node, found: list[Quantised | None]) -> str:
         if not alike or q.integers.dtype != first.integers.dtype:
             return "its parts have several scales"
     one = first.scale.size == first.zero.size == 1
-    if node.op.picks and node.op.may_pick_none(node.operand_types()):
+    if node.op.may_pick_none(node.operand_types()):
         return "of no element the largest is infinite, which no integer stands for"
     if node.op.picks:
         return "" if (first.scale > 0).all() and one else "it would take the least instead of the largest"

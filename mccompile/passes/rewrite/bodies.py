@@ -114,8 +114,7 @@ _DEAR = ("div", "mod", "fmod", "sqrt", "round_f16", "round_bf16")
 
 def calls_library(node: Node) -> bool:
     """Whether an expression of a node has a function of the C library."""
-    bodies = (node.op.elementwise, *node.pre.values(), *node.post.values())
-    return any(FUNCTIONS[name].ulp for body in bodies if body is not None for name in ex.functions(body))
+    return any(FUNCTIONS[name].ulp for body in node.expressions for name in ex.functions(body))
 
 
 def is_cheap(e: ex.Expr) -> bool:
