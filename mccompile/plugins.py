@@ -30,6 +30,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from mccompile._dataclass import dataclass
+from mccompile.ir.c_words import HEADERS, is_c_word
 from mccompile.ir.errors import CompileError, UsageError
 from mccompile.ir.names import free_name
 
@@ -265,7 +266,9 @@ def add_function(text: str) -> Function:
         raise UsageError(f"'{text}' has to be like com.acme:LowPass=low_pass.h")
     if not header.is_file():
         raise UsageError(f"there is no file '{path}'")
-    if not re.fullmatch(r"[A-Za-z_]\w*", header.stem) or header.stem.startswith("mcc_") or header.stem == "mcc":
+    name = header.stem
+    taken = name.startswith("mcc_") or name in ("mcc", *HEADERS) or is_c_word(name)
+    if taken or not re.fullmatch(r"[A-Za-z_]\w*", name):
         raise UsageError(f"{header.name} is named after no function", hint="low_pass.h declares low_pass()")
     made = Function(domain, op_type, header)
     other = next((f for f in _functions.values() if f.name == made.name and f.header != header), None)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,8 @@ from mccompile.search.candidates import Observer, unobserved
 from mccompile.search.options import Options
 from mccompile.search.state import Compilation
 from mccompile.targets.processor import choosable
+
+_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -57,12 +61,29 @@ def compile_project(
     """
     project, compilations = _link([Path(m) for m in models], options, observe)
     files = project_files(project, options.embed, options.package, options.pthread_pool)
+    _require_names_apart([c.graph.name for c in compilations], files)
     for path, c in zip(models, compilations, strict=True):
         files |= extra(Path(path), c)
     report = project_report(project, compilations, files)
     accept(report)
     write(Path(out_dir), files | {"report.json": write_report(report)})
     return ProjectArtifacts(Path(out_dir), project.name, report)
+
+
+def _require_names_apart(names: Sequence[str], files: Mapping[str, object]) -> None:
+    """UsageError if the headers of two models have one name for two things.
+
+    Of kws with an input t, and kws_input: kws_input_t() is where kws has its t, and kws_input_t a network.
+    """
+    texts = {Path(p).name: data.decode() for p, data in files.items() if p.endswith(".h") and isinstance(data, bytes)}
+    said = {name: set(re.findall(r"\w+", _COMMENT.sub("", texts[f"{name}.h"]))) for name in names}
+    for name, longer in permutations(names, 2):
+        both = sorted(w for w in said[name] & said[longer] if w.lower().startswith(f"{longer}_"))
+        if longer.startswith(f"{name}_") and both:
+            raise UsageError(
+                f"the headers of {name} and {longer} would both have {both[0]}",
+                hint=f"give the file of {longer} another name",
+            )
 
 
 def _link(paths: Sequence[Path], options: Options, observe: Observer) -> tuple[Project, list[Compilation]]:

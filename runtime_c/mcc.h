@@ -89,10 +89,15 @@
 #define MCC_IN_SECTION(name) extern const char define_MCC_IN_SECTION_for_this_compiler[-1];
 #endif
 #endif
-#ifdef MCC_CODE_SECTION
-#define MCC_PLACE_CODE MCC_IN_SECTION(MCC_CODE_SECTION)
+#ifdef __clang__ /* which warns of inline functions that only the other branch of an #if calls */
+#define MCC_MAY_BE_UNUSED __attribute__((unused))
 #else
-#define MCC_PLACE_CODE
+#define MCC_MAY_BE_UNUSED
+#endif
+#ifdef MCC_CODE_SECTION
+#define MCC_PLACE_CODE MCC_IN_SECTION(MCC_CODE_SECTION) MCC_MAY_BE_UNUSED
+#else
+#define MCC_PLACE_CODE MCC_MAY_BE_UNUSED
 #endif
 #ifdef MCC_BLOB_SECTION
 #define MCC_PLACE_BLOB MCC_IN_SECTION(MCC_BLOB_SECTION)

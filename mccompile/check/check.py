@@ -31,7 +31,7 @@ from mccompile.check.streams import (
     stream_of,
     stream_of_c,
 )
-from mccompile.check.ties import explained, is_quantised, rounds_anywhere
+from mccompile.check.ties import explained, rounds_anywhere
 from mccompile.check.trace import TRACE_HOOKS, trace, writers
 from mccompile.check.verdict import Verdict
 from mccompile.codegen.folder import write_folder
@@ -299,7 +299,7 @@ def _unlike(
     """The outputs of a run that are not what the graph makes of its inputs. ``by_layers``: ties are no excuse for as
     many as no draw moves."""
     given = case.everything
-    known = not case.state and runs_here(c.target.name) and is_quantised(c.graph)  # what each layer has made
+    known = not case.state and runs_here(c.target.name) and rounds_anywhere(c.graph)  # what each layer has made
 
     def follow(found: Sequence[Comparison], few: float = 0.0) -> bool:
         return outputs_follow(c.graph, traced(), given, got, [a.name for a in found], OF_GRAPH, few)

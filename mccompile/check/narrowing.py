@@ -26,7 +26,7 @@ import numpy as np
 from mccompile import driver
 from mccompile._dataclass import dataclass
 from mccompile.check.data import samples_of, with_dims
-from mccompile.check.precision import add_output, error_of, numbers
+from mccompile.check.precision import MOST, add_output, error_of, numbers, unrounded
 from mccompile.driver import Compilation, Options
 from mccompile.ir.errors import UsageError
 from mccompile.ir.expr import Expr
@@ -111,9 +111,27 @@ def found_for(model: Path, options: Options, data: Any, most: float) -> dict[str
     c = driver.import_graph(model, plain)
     driver.require_nodes(c, said)
     driver.optimize(c)
-    trial = _Trial(c, samples_of(c.graph, data))
-    layers = [layer for layer in layers_of(c.graph) if not set(layer.names) & set(said)]
+    samples = samples_of(c.graph, data)
+    layers, kept = _free(layers_of(c.graph), said)
+    trial = _Trial(c, samples, _in_f32(model, plain, c), kept)
     return {**_found(trial, layers, [step for layer in layers for step in _steps(trial, layer, most)], most), **said}
+
+
+def _in_f32(model: Path, options: Options, c: Compilation) -> Compilation:
+    """The compilation whose outputs errors are of: without the forms of the other option, too."""
+    return unrounded(model, replace(c, options=options)) if options.weights or options.precision else c
+
+
+def _free(layers: Sequence[Layer], said: Mapping[str, str]) -> tuple[list[Layer], list[Step]]:
+    """The layers whose forms are to be found, and what is said of the others: theirs cost some of the error, too."""
+    free, kept = [], []
+    for layer in layers:
+        forms = [form for name, form in said.items() if name != EVERY and _means(name, layer)]
+        if not forms:
+            free.append(layer)
+        elif forms[-1] != "f32":
+            kept.append(Step(layer, forms[-1], 0.0, 0.0))
+    return free, kept
 
 
 def products_for(model: Path, options: Options, data: Any, most: float) -> dict[str, str]:
@@ -126,12 +144,13 @@ def products_for(model: Path, options: Options, data: Any, most: float) -> dict[
         driver.require_products(c.target, {EVERY: next(iter(FASTER))})
     driver.require_nodes(c, said)
     driver.optimize(c)
-    trial = _Products(c, samples_of(c.graph, data))
-    layers = [layer for layer in products_of(c.graph) if not set(layer.names) & set(said)]
+    samples = samples_of(c.graph, data)
+    layers, kept = _free(products_of(c.graph), said)
+    trial = _Products(c, samples, _in_f32(model, plain, c), kept)
     steps = []
     for layer, form in ((layer, form) for layer in layers for form in forms):
         error = trial.error([Step(layer, form, 0.0, 0.0)])
-        steps += [Step(layer, form, _macs(layer) * FASTER[form], error**2)] if error <= most else []
+        steps += [Step(layer, form, _macs(layer) * FASTER[form], trial.added(error))] if error <= most else []
     return {**_found(trial, layers, steps, most), **said}
 
 
@@ -162,7 +181,7 @@ def _found(trial: _Trial, layers: Sequence[Layer], steps: Sequence[Step], most: 
 
         layers "matmul" and "head", both products; i8 for "matmul"    ->  matmul=i8,head=f32
     """
-    taken = chosen(steps, most)
+    taken = chosen(steps, math.sqrt(trial.added(most)))
     while taken and trial.error(taken) > most:
         taken = taken[:-1]
     forms: dict[str, str] = {}
@@ -223,7 +242,7 @@ def _steps(trial: _Trial, layer: Layer, most: float) -> list[Step]:
         step = Step(layer, form, layer.count * (BITS["f32"] - BITS[form]) / 8, 0.0)
         error = trial.error([step])
         if error <= most:
-            found.append(replace(step, square=error**2))
+            found.append(replace(step, square=trial.added(error)))
     return found
 
 
@@ -233,19 +252,28 @@ class _Trial:
     UsageError where no output is a number on any sample: whatever is rounded, it is the same NaN.
     """
 
-    def __init__(self, c: Compilation, samples: Sequence[Mapping[str, Array]]) -> None:
+    def __init__(
+        self, c: Compilation, samples: Sequence[Mapping[str, Array]], plain: Compilation, kept: Sequence[Step]
+    ) -> None:
         graph = c.graph
         self.graph = graph
         self.interface = c.interface
         self.rewriter = Rewriter(graph)
         zeros = {v.name: np.zeros(v.shape, v.dtype.numpy) for v in graph.inputs if v.name not in samples[0]}
         self.samples = [{**zeros, **sample} for sample in samples]
-        self.wanted = [self._run(sample) for sample in self.samples]
+        self.wanted = [plain.graph.evaluate(one, extents=plain.graph.extents_of(one)) for one in self.samples]
         found = [self._numbers(one) for one in self.wanted]
         self.exact = {name for name, array in found[0].items() if array is None}
         floats = [a for one in found for a in one.values() if a is not None and a.size]
         if floats and not any(np.isfinite(a).any() for a in floats):
             raise UsageError("on this data all outputs are NaN or infinite: nothing says what fewer bits cost")
+        able = [step for step in kept if self._rounded({step.layer: step.form}) is not None]  # others stay f32
+        self.kept, self.least = able, 0.0
+        self.least = min(self.error([]), MOST)
+
+    def added(self, error: float) -> float:
+        """The square of what is added to the error that there is in any case."""
+        return max(error**2 - self.least**2, 0.0)
 
     def _run(self, sample: Mapping[str, Array]) -> dict[str, Array]:
         return self.graph.evaluate(sample, extents=self.graph.extents_of(sample))
@@ -256,7 +284,7 @@ class _Trial:
     def error(self, steps: Sequence[Step]) -> float:
         """The largest error of an output with layers as steps say, the last of a layer; infinite for a form that some
         weight cannot have."""
-        forms = {step.layer: step.form for step in steps}
+        forms = {step.layer: step.form for step in (*self.kept, *steps)}
         rounded = self._rounded(forms)
         if rounded is None:
             return math.inf

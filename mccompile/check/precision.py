@@ -190,8 +190,9 @@ def precision_of(
                 noise[name].add(want[name], have[name])
         for name, (f32, judge) in outputs.items():
             if name in want:
-                add_output(f32, name, c.interface, want[name], got[name])
-                add_output(own[name], name, c.interface, want[name], rounded[name])
+                real = _as_stored(want[name], rounded[name])
+                add_output(f32, name, c.interface, real, got[name])
+                add_output(own[name], name, c.interface, real, rounded[name])
             if name in judged and judged[name].size == got[name].size:  # axes may be squeezed out
                 add_output(judge, name, c.interface, judged[name].reshape(got[name].shape), got[name])
     forms, products = forms_of(c), products_of(c)
@@ -221,6 +222,15 @@ def add_output(noise: Noise, name: str, interface: Interface, want: Array, got: 
         noise.add(first, second)
     else:
         noise.add_exact(want, got)
+
+
+def _as_stored(real: Array, rounded: Array) -> Array:
+    """Floats of 64 bits, infinite where what they are stored in has no room for them."""
+    if real.dtype.kind != "f" or rounded.dtype.kind != "f" or real.shape != rounded.shape:
+        return real
+    with np.errstate(over="ignore"):
+        beyond = np.isinf(real.astype(rounded.dtype))
+    return np.where(beyond, np.copysign(np.inf, real), real)
 
 
 def _values(graph: Graph, fed: Mapping[str, Array]) -> dict[str, Array]:

@@ -30,9 +30,9 @@ from mccompile.onnxio import (
     OnnxModel,
     OnnxNode,
     dtype_of_array,
+    ends_of_nothing,
     evaluate_model,
     extract_with_outputs,
-    has_operators,
     jitter_weights,
     read_model,
     rounded_inputs,
@@ -49,9 +49,9 @@ from mccompile.run.values import item_name
 from mccompile.search.state import Compilation
 
 Array = np.ndarray[Any, np.dtype[Any]]
-ENDING = frozenset({"LSTM", "GRU", "Scan"})
-"""Operators of which onnxruntime (1.32) ends the program where there are no sequences, or no steps along another axis
-than the first."""
+OF_NOTHING = "onnxruntime ends the program where cells and Scans have nothing to go through"
+NOT_THERE = "does not support"
+"""What onnxruntime says, when a model runs, of what is not written: "LSTM operator does not support double yet"."""
 
 WRONG_OPTIMISERS = ["Pad_Fusion", "QDQPropagationTransformer"]
 """The first makes padding of MaxPool, which counts as minus infinity, of zeros: no noise, but another network. The
@@ -136,8 +136,10 @@ class OnnxRuntime:
     known: Mapping[str, Array] = field(default_factory=dict)
     operands: tuple[str, ...] = ()
     factors: Callable[[str], float] = lambda name: 1.0
-    of_nothing: Callable[[], OnnxReference | None] = lambda: None
-    """Who judges where an input has no elements, if onnxruntime (1.32) would end the program."""
+    by_reference: Callable[[str], OnnxReference] | None = None
+    """Who judges what onnxruntime does not; it is told why."""
+    ends_of_nothing: bool = False
+    """Whether onnxruntime (1.32) would end the program where an input has no elements."""
 
     def surer(self) -> OnnxRuntime:
         """The same judge with more draws of weights that are one unit off."""
@@ -149,13 +151,15 @@ class OnnxRuntime:
     def run(self, inputs: Mapping[str, Array]) -> Expected:
         """CompileError if onnxruntime cannot run the model on these inputs."""
         empty = any(np.size(a) == 0 for a in inputs.values())
-        if empty and (other := self.of_nothing()) is not None:
-            return other.run(inputs)
+        if self.by_reference and self.ends_of_nothing and empty:
+            return self.by_reference(OF_NOTHING).run(inputs)
         feeds = _feeds(inputs, self.fixed, self.extents, self.halves, self.texts, self.sequences)
         asked = tuple(dict.fromkeys([*self.names, *self.operands]))
         try:
             values = _values(self.plain, asked, feeds, self.legends)
         except Exception as e:
+            if self.by_reference and (empty or NOT_THERE in str(e)):
+                return self.by_reference(f"onnxruntime: {_first_line(e)}").run(inputs)
             raise _refused("onnxruntime", e) from e
         noise: dict[str, Array] = {}
         for session in self.others:
@@ -308,10 +312,6 @@ def open_judge(
         left = {o for node in model.graph.nodes for o in node.outputs} | set(outputs)
         return OnnxReference(why, tuple(n for n in names if n in left), model)
 
-    def of_nothing() -> OnnxReference | None:
-        why = "onnxruntime ends the program where cells and Scans have nothing to go through"
-        return reference(why) if has_operators(path, ENDING) else None
-
     try:
         import onnxruntime
     except ImportError:
@@ -341,7 +341,7 @@ def open_judge(
             return OnnxRuntime(
                 engine, names, plain, others, ports.fixed, notes, ports.legends, ports.halves, ports.extents,
                 sequences=ports.sequences, model=data, deciding=ports.deciding, known=ports.known,
-                operands=operands, of_nothing=of_nothing,
+                operands=operands, by_reference=reference, ends_of_nothing=ends_of_nothing(path),
             )  # fmt: skip
     if draws:
         raise CompileError(f"a network whose random numbers are inputs needs onnxruntime to compare with: {why}")

@@ -9,29 +9,10 @@ from typing import Final
 
 from mccompile._dataclass import dataclass
 from mccompile.codegen.wrapping import STEP
+from mccompile.ir.c_words import HEADERS, is_c_word
 from mccompile.ir.errors import UsageError
 from mccompile.ir.names import own_part
 
-_STANDARD_TYPES: Final = frozenset(
-    [f"{sign}int{kind}{bits}_t" for sign in ("", "u") for kind in ("", "_least", "_fast") for bits in (8, 16, 32, 64)]
-    + "intmax_t uintmax_t intptr_t uintptr_t size_t ptrdiff_t wchar_t max_align_t".split()
-)
-"""Types of stdint.h and stddef.h: a member of a struct in C++ may not be called as a type that stands before it."""
-_KEYWORDS: Final = frozenset(
-    "auto break case char const continue default do double else enum extern float for goto if inline int long "
-    "register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while "
-    "alignas alignof and and_eq asm bitand bitor bool catch char8_t char16_t char32_t class co_await co_return "
-    "co_yield compl concept consteval constexpr constinit const_cast decltype delete dynamic_cast explicit export "
-    "false friend mutable namespace new noexcept not not_eq nullptr operator or or_eq private protected public "
-    "reinterpret_cast requires static_assert static_cast template this thread_local throw true try typeid typename "
-    "using virtual xor xor_eq linux unix main bytes".split()
-) | _STANDARD_TYPES
-_MACRO: Final = re.compile(
-    r"NULL|NAN|INFINITY|EOF|BUFSIZ|RAND_MAX|errno|std(in|out|err)|I|complex|assert|HUGE_VALF?L?|math_errhandling|"
-    r"(U?INT|SIZE|SSIZE|PTRDIFF|U?CHAR|SCHAR|U?SHRT|U?LONG|U?LLONG|WCHAR|WINT|SIG_ATOMIC)\w*_(MAX|MIN)|"
-    r"(U?INT_(MAX|MIN))|(FP|FLT|DBL|LDBL|M|MCC|SEEK|CHAR)_\w+"
-)
-"""Object-like macros of the standard headers and of mcc.h: they would be replaced wherever they stand."""
 _ARDUINO: Final = re.compile(
     r"HIGH|LOW|INPUT(_(PULLUP|PULLDOWN|ANALOG|FLOATING))?|OUTPUT(_OPEN_?DRAIN)?|ANALOG|PULLUP|PULLDOWN|OPEN_DRAIN|"
     r"(HALF_|TWO_)?PI|EULER|DEG_TO_RAD|RAD_TO_DEG|SERIAL|DISPLAY|[LM]SBFIRST|CHANGE|FALLING|RISING|ONLOW|ONHIGH|"
@@ -41,12 +22,6 @@ _ARDUINO: Final = re.compile(
 )
 """Object-like macros of Arduino's cores: sketches, and C++ for PlatformIO, include our header behind Arduino.h."""
 
-_HEADERS: Final = (
-    "assert complex ctype errno fenv float inttypes iso646 limits locale math setjmp signal stdalign stdarg "
-    "stdatomic stdbool stddef stdint stdio stdlib stdnoreturn string strings tgmath threads time uchar wchar wctype "
-    "unistd memory endian alloca malloc features sched "
-    "immintrin arm_neon arm_sve arm_acle arm_mve wasm_simd128 cpuid intrin"
-).split()
 _TYPES: Final = (
     "int8 int16 int32 int64 uint8 uint16 uint32 uint64 intmax uintmax intptr uintptr size ssize ptrdiff off time "
     "clock div ldiv lldiv fpos mode pid dev ino uid gid id key float double max_align sig_atomic regex locale "
@@ -65,7 +40,7 @@ with."""
 _LIBRARIES: Final = "c m dl rt pthread gcc".split()
 """What toolchains link by name: a library that is called so would be linked in their place."""
 _MODEL_NAMES: Final = frozenset(
-    [*_HEADERS, *_TYPES, *_CMAKE, *_LIBRARIES, "example_main", "test", "report", "cmakelists"]
+    [*HEADERS, *_TYPES, *_CMAKE, *_LIBRARIES, "example_main", "test", "report", "cmakelists"]
 )
 """Prefixes whose files or types (``<name>.h``, ``<name>_t``) would hide those of the system or of ours, or that build
 systems have another meaning for."""
@@ -105,7 +80,7 @@ def identifier(name: str, most: int = MAX_IDENTIFIER) -> str:
     text = re.sub(r"__+", "_", text).strip("_")[:most].strip("_") or "t"
     if text[0].isdigit():
         text = "t" + text
-    return text + "_" if text in _KEYWORDS or _MACRO.fullmatch(text) else text
+    return text + "_" if is_c_word(text) else text
 
 
 def model_name(name: str) -> str:
@@ -114,7 +89,7 @@ def model_name(name: str) -> str:
     Lower case; never a name of the standard library's headers and types, of the runtime, or of build systems.
     """
     text = identifier(name.lower()).rstrip("_")
-    taken = text in _KEYWORDS or text in _MODEL_NAMES or re.match(r"mcc(_|$)", text)
+    taken = is_c_word(text) or text in _MODEL_NAMES or re.match(r"mcc(_|$)|\w*intrin$", text)  # of compilers
     return f"net_{text}" if taken else text
 
 

@@ -66,6 +66,7 @@ class _Builder:
         """What these steps are in."""
         self.node: Node
         self._blob: dict[tuple[Value, object], Buffer] = {}
+        self._bytes: dict[tuple[Value, Packing], Buffer] = {}
         self._by_content: dict[tuple[TensorType, bytes], Buffer] = {}
         self._apart: list[Buffer] = []
         self._arena: dict[Value, Buffer] = {}
@@ -194,14 +195,17 @@ class _Builder:
             weights = self.target.lanes > 1 and whole_weights(self.node, self.graph) is value
             narrow = stored(data) if weights else None
             if narrow is not None:
-                return self._widened(value.name + suffix, type_, narrow)
+                return self._widened(key, value.name + suffix, type_, narrow)
             self._blob[key] = self._stored(value.name + suffix, type_, data)
         return whole(self._blob[key])
 
-    def _widened(self, name: str, type_: TensorType, narrow: Narrow) -> View:
-        """Where the floats are that bytes of the blob become, by steps that are made here."""
+    def _widened(self, key: tuple[Value, Packing], name: str, type_: TensorType, narrow: Narrow) -> View:
+        """Where the floats are that bytes of the blob become, by steps that are made here for each reader; the bytes,
+        of one ``key``, are there once."""
         data = narrow.bytes
-        blob = whole(self._stored(f"{name}.bytes", TensorType(dtype_of(data), data.shape), data))
+        if key not in self._bytes:
+            self._bytes[key] = self._stored(f"{name}.bytes", TensorType(dtype_of(data), data.shape), data)
+        blob = whole(self._bytes[key])
         floats = self._buffer(f"{name}.floats", type_, "arena")
         for part in range(narrow.parts):
             view = View(floats, blob.shape, blob.factors, blob.strides, part * data.size)

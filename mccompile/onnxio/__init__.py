@@ -40,7 +40,7 @@ from mccompile.onnxio.schema import (
 from mccompile.onnxio.unsigned import unsigned_products
 from mccompile.onnxio.variants import jitter_weights, sigmoids_by_exp, sums_in_doubles, widened
 from mccompile.onnxio.wellformed import require_operands
-from mccompile.onnxio.write import extract_with_outputs, has_operators, model_to_bytes, tensor_names, write_model
+from mccompile.onnxio.write import ends_of_nothing, extract_with_outputs, model_to_bytes, tensor_names, write_model
 
 __all__ = [
     "DRAWING",
@@ -60,12 +60,12 @@ __all__ = [
     "dtype_name",
     "dtype_number",
     "dtype_of_array",
+    "ends_of_nothing",
     "evaluate_model",
     "evaluate_node",
     "expand_function",
     "extract_with_outputs",
     "formals",
-    "has_operators",
     "has_reference",
     "infer_types",
     "is_function",

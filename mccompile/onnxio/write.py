@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
 from itertools import chain
 from pathlib import Path
 
@@ -52,11 +51,18 @@ def tensor_names(path: str | Path) -> list[str]:
     return [name for node in proto.graph.node for name in node.output if name]
 
 
-def has_operators(path: Path, operators: Container[str]) -> bool:
-    """Whether a model file, in any of its graphs and functions, has a node of one of these operators of ONNX."""
+def ends_of_nothing(path: Path) -> bool:
+    """Whether a model file, in any of its graphs and functions, has a node with which onnxruntime (1.32) ends the
+    program if there is nothing to go through: LSTM and GRU without sequences, and Scan without steps along another
+    axis than the first."""
     proto = read_structure(path)
     within = (n for f in proto.functions for n in inner_nodes(f.node))
-    return any(n.op_type in operators and not n.domain for n in chain(all_nodes(proto.graph), within))
+    return any(not n.domain and _ends_of_nothing(n) for n in chain(all_nodes(proto.graph), within))
+
+
+def _ends_of_nothing(node: onnx.NodeProto) -> bool:
+    axes = (a.ints for a in node.attribute if a.name in ("scan_input_axes", "scan_output_axes"))
+    return node.op_type in ("LSTM", "GRU") or (node.op_type == "Scan" and any(chain.from_iterable(axes)))
 
 
 def extract_with_outputs(path: str | Path, names: list[str]) -> bytes:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from mccompile._dataclass import dataclass
+from mccompile.ir.c_words import is_c_word
 from mccompile.ir.dims import identifier, varies
 from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Value
@@ -79,6 +80,7 @@ def _import(n: Import) -> None:
     function = functions()[n.node.domain, n.op_type]
     operands = [n.input(i) for i in range(len(n.node.inputs))]
     attributes = tuple((name, _attribute(n, name)) for name in sorted(n.node.attrs))
+    _require_names(n, function.name, len(operands), attributes)
     results = tuple(_result(n, name, operands) for name in n.node.outputs)
     shapes = [*(v.shape for v in operands), *(shape for _, shape in results)]
     for name, shape in zip((*n.node.inputs, *n.node.outputs), shapes, strict=True):
@@ -97,6 +99,19 @@ def _attribute(n: Import, name: str) -> Attribute:
         raise n.error(f"attribute {name!r} = {value!r} cannot be given to a function of C",
                       "integers of 32 bits, floats, lists of these, and text can")
     return tuple(value) if isinstance(value, tuple | list) else value
+
+
+def _require_names(n: Import, function: str, operands: int, attributes: Sequence[tuple[str, Attribute]]) -> None:
+    """CompileError if a parameter cannot be called as its attribute is: like a word of C, another parameter, or the
+    function."""
+    tensors = [*(f"x{i}" for i in range(operands)), *(f"y{i}" for i in range(len(n.node.outputs)))]
+    taken = {function, *tensors, *(f"{name}_dims" for name in tensors)}
+    for name, value in attributes:
+        own = [name, f"{name}_count"] if isinstance(value, tuple) else [name]
+        if is_c_word(name) or not taken.isdisjoint(own):
+            raise n.error(f"in C, no parameter of {function} can be called as the attribute {name!r} is",
+                          "it is a word of C or the name of another parameter: rename it")
+        taken.update(own)
 
 
 def _require_rows(n: Import, name: str, shape: Sequence[int]) -> None:

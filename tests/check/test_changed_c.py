@@ -191,3 +191,28 @@ def test_many_ties_are_no_excuse_for_what_is_off_everywhere(
             return re.sub(r"mcc_rne_f32\((?!float )", f"{by}.0f + mcc_rne_f32(", c)
 
         assert not changed(path, off).ok, steps
+
+
+def test_layers_that_round_and_make_floats_at_once_are_asked_too(tmp_path: Path, changed: Any) -> None:
+    """Where all that is left of bytes is within maps, f32(u8(rne(acc) + 7) - 7)."""
+    rng, u8 = np.random.default_rng(3), TensorProto.UINT8
+    w = np.zeros((16, 12), np.float32)
+    for column in range(12):
+        w[2 * (column % 5) :: 7, column] = 0.5
+    nodes = [
+        N("DequantizeLinear", ["x", "s", "z"], ["f"]), N("MatMul", ["f", "w"], ["p"]),
+        N("QuantizeLinear", ["p", "s", "z"], ["q"]), N("DequantizeLinear", ["q", "s", "z"], ["g"]),
+        N("MatMul", ["g", "v"], ["r"]), N("QuantizeLinear", ["r", "s2", "z2"], ["t"]),
+        N("DequantizeLinear", ["t", "s2", "z2"], ["y"]),
+    ]  # fmt: skip
+    constants = {"s": np.array(1, np.float32), "z": np.array(7, np.uint8), "s2": np.array(0.3, np.float32)}
+    constants |= {"z2": np.array(128, np.uint8), "w": w, "v": rng.standard_normal((12, 12)).astype(np.float32)}
+    path = _model(tmp_path / "m.onnx", nodes, [8, 16], (FLOAT, [8, 12]), kind=u8, **constants)
+    x = rng.integers(0, 40, (8, 16)).astype(np.uint8)
+    assert check(path, Options(target="generic"), inputs=x).ok
+    for first in (False, True):
+
+        def off(c: str, most: int = 1 if first else 0) -> str:
+            return re.sub(r"mcc_rne_f32\((?!float )", "3.0f + mcc_rne_f32(", c, count=most)
+
+        assert not changed(path, off, inputs=x).ok, first

@@ -214,6 +214,33 @@ def test_what_is_named_keeps_its_form() -> None:
     assert set(found.values()) - {"f32"}
 
 
+@pytest.mark.parametrize(
+    ("weights", "precision", "most"),
+    [
+        ({"*": "auto", "m0": "i8"}, {}, 0.0072),
+        ({"*": "auto"}, {"*": "bf16", "m1": "f32", "m2": "f32"}, 0.0035),
+        ({"m0": "i8"}, {"*": "auto"}, 0.0068),
+    ],
+)
+def test_what_is_named_costs_a_part_of_the_error(
+    weights: dict[str, str], precision: dict[str, str], most: float, tmp_path: Path
+) -> None:
+    """What is found beside it, of weights or of products, keeps both together below what is allowed."""
+    r, f32 = np.random.default_rng(3), TensorProto.FLOAT
+    w0, w1, w2 = (r.normal(size=s).astype(np.float32) / d for s, d in (((70, 257), 8), ((257, 45), 16), ((45, 6), 6)))
+    nodes = [
+        helper.make_node("MatMul", ["x", "w0"], ["a"], name="m0"), helper.make_node("Relu", ["a"], ["b"]),
+        helper.make_node("MatMul", ["b", "w1"], ["c"], name="m1"), helper.make_node("Tanh", ["c"], ["d"]),
+        helper.make_node("MatMul", ["d", "w2"], ["y"], name="m2"),
+    ]  # fmt: skip
+    ports = {"x": (f32, [33, 70])}, {"y": (f32, [33, 6])}
+    path = save(tmp_path / "m.onnx", nodes, *ports, {"w0": w0, "w1": w1, "w2": w2})
+    data = {"x": r.normal(size=(4, 33, 70)).astype(np.float32)}
+    options = apply(Options(target="generic", weights=weights, precision=precision), [path], data, most)
+    result = check(path, options, inputs=data, max_error=most)
+    assert result.ok, "\n".join(result.lines())
+
+
 def test_auto_needs_data_and_an_error() -> None:
     with pytest.raises(UsageError, match="needs data"):
         apply(Options(weights={"*": "auto"}), [DIGITS], None, 0.1)
@@ -300,6 +327,24 @@ def test_an_output_may_have_no_element() -> None:
 def test_what_is_no_number_is_text_in_json() -> None:
     found = Precision({}, {}, (Output("y", math.nan, math.inf),), ("y", math.inf, math.nan), math.nan, given=False)
     json.dumps(found.to_json(), allow_nan=False)
+
+
+@pytest.mark.parametrize("weights", ["f16", "i8"])
+def test_what_overflows_as_the_network_does_is_no_error(weights: str, tmp_path: Path) -> None:
+    """Two masks of the least float are minus infinity; in float64, in which errors are told, they are a number."""
+    r, f32 = np.random.default_rng(3), TensorProto.FLOAT
+    mask = np.zeros(12, np.float32)
+    mask[3:6] = np.finfo(np.float32).min
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["a"]), helper.make_node("Add", ["a", "k"], ["b"]),
+        helper.make_node("Add", ["b", "z"], ["y"]),
+    ]  # fmt: skip
+    w = r.normal(size=(32, 12)).astype(np.float32) / 6
+    ports = {"x": (f32, [4, 32]), "z": (f32, [12])}, {"y": (f32, [4, 12])}
+    path = save(tmp_path / "m.onnx", nodes, *ports, {"w": w, "k": mask})
+    data = {"x": r.normal(size=(3, 4, 32)).astype(np.float32), "z": np.stack([mask] * 3)}
+    result = check(path, Options(target="generic", weights={"*": weights}), inputs=data)
+    assert result.ok, "\n".join(result.lines())
 
 
 def test_infinities_are_apart_where_they_differ() -> None:

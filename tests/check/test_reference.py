@@ -143,6 +143,35 @@ def test_scans_without_steps_do_not_end_the_program(tmp_path: Path) -> None:
     assert "nothing to go through" in str(raised.value)
 
 
+@pytest.mark.parametrize(("op", "gates"), [("LSTM", 4), ("GRU", 3)])
+def test_cells_of_doubles_are_judged_by_onnx(op: str, gates: int, tmp_path: Path) -> None:
+    """onnxruntime loads them, and does not support them where it runs."""
+    r, f64 = np.random.default_rng(0), TensorProto.DOUBLE
+    weights = {"w": r.normal(size=(1, gates * 3, 2)), "r": r.normal(size=(1, gates * 3, 3))}
+    node = helper.make_node(op, ["x", "w", "r"], ["y"], hidden_size=3)
+    path = save(tmp_path / "m.onnx", [node], {"x": (f64, [4, 2, 2])}, {"y": (f64, [4, 1, 2, 3])}, weights)
+    result = check(path, Options())
+    assert result.ok, "\n".join(result.lines())
+    assert result.runs[0].comparisons[0].type == "float64[4,1,2,3]"
+
+
+def test_onnxruntime_judges_scans_where_another_input_is_empty(tmp_path: Path) -> None:
+    """Beside an operator that onnx.reference does not have: along the first axis nothing ends the program."""
+    body = helper.make_graph(
+        [helper.make_node("Add", ["a", "r"], ["b"]), helper.make_node("Neg", ["b"], ["o"])], "body",
+        [helper.make_tensor_value_info(n, F32, [3]) for n in "ar"],
+        [helper.make_tensor_value_info(n, F32, [3]) for n in "bo"],
+    )  # fmt: skip
+    nodes = [
+        helper.make_node("Scan", ["s", "x"], ["t", "y"], body=body, num_scan_inputs=1),
+        helper.make_node("FastGelu", ["z"], ["w"], domain="com.microsoft"),
+    ]
+    given = {"s": (F32, [3]), "x": (F32, [4, 3]), "z": (F32, ["n", 2])}
+    made = {"y": (F32, [4, 3]), "w": (F32, ["n", 2])}
+    result = check(save(tmp_path / "m.onnx", nodes, given, made), Options(target="generic", dims={"n": "0..2"}))
+    assert result.ok, "\n".join(result.lines())
+
+
 def test_an_optimiser_that_ends_the_program_is_left_out(tmp_path: Path) -> None:
     """onnxruntime's, where a branch reads what is dequantised and turned: in a program of its own."""
     nodes = [

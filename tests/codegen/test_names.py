@@ -211,7 +211,7 @@ def test_models_are_not_called_as_what_build_systems_have() -> None:
 def test_models_are_not_called_as_what_systems_have() -> None:
     """<model>_t is a type, and <model>.h a header, of C, of POSIX, of C++ or of vectors."""
     types = "float32 bfloat16 int_least8 char16 timer sigset quad size".split()
-    headers = "sched stdio immintrin arm_neon wasm_simd128".split()
+    headers = "sched stdio immintrin xmmintrin avx2intrin x86gprintrin arm_neon wasm_simd128".split()
     for name in (*types, *headers):
         assert model_name(name) == f"net_{name}"
 

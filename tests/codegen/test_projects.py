@@ -45,6 +45,21 @@ def _run(command: Sequence[str | Path], cwd: Path) -> str:
     return done.stdout
 
 
+def test_headers_have_one_name_for_two_things_no_more(tmp_path: Path) -> None:
+    """kws_input_t() gives the input t of kws, and kws_input_t is the network kws_input."""
+    paths = []
+    for name, x in (("kws", "t"), ("kws_input", "x")):
+        ports = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [2]) for n in (x, "y")]
+        graph = helper.make_graph([helper.make_node("Neg", [x], ["y"])], "g", ports[:1], ports[1:])
+        paths.append(tmp_path / f"{name}.onnx")
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9), paths[-1])
+    with pytest.raises(UsageError, match="kws and kws_input would both have kws_input_t"):
+        projects.compile_project(paths, tmp_path / "out", Options(target="generic", project="both"))
+    assert not (tmp_path / "out").exists()
+    paths[1] = paths[1].rename(tmp_path / "kws_inputs.onnx")
+    projects.compile_project(paths, tmp_path / "out", Options(target="generic", project="both"))
+
+
 @pytest.mark.parametrize(
     ("target", "level", "split"), [("generic", "O2", False), ("generic", "Os", True), ("native", "O2", False)]
 )

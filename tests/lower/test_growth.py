@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
-from mccompile.driver import Options, compile_program, import_graph
+from mccompile.driver import Options, compile, compile_program, import_graph
 from mccompile.ir.kernel import Call
 from mccompile.lower.growth import Budget, _Level, _spent
 from tests.kernels.cases import Net
@@ -104,3 +106,23 @@ def test_weights_that_several_nodes_read_grow_once(
     kernels = [s.kernel for s in c.program.body.linear() if isinstance(s, Call)]
     assert kernels.count("matmul.strassen") == sevenths
     assert sum(b.nbytes for b in c.program.blob()) <= growth * 512 * 512 * 4
+
+
+@pytest.mark.parametrize("target", ["x86-64-v3", "aarch64"])
+def test_bytes_that_become_floats_are_there_once(target: str, tmp_path: Path) -> None:
+    """Whole numbers, which each of the convolutions that read them makes floats of."""
+    r, sizes = np.random.default_rng(3), []
+    weights = r.integers(-100, 100, (32, 32, 3, 3)).astype(np.float32)
+    for readers in (1, 3):
+        nodes = [helper.make_node("Conv", [f"x{i}", "w"], [f"y{i}"], pads=[1] * 4) for i in range(readers)]
+        x, y = (
+            [helper.make_tensor_value_info(f"{p}{i}", TensorProto.FLOAT, [1, 32, 8, 8]) for i in range(readers)]
+            for p in "xy"
+        )
+        graph = helper.make_graph(nodes, "g", x, y, [numpy_helper.from_array(weights, "w")])
+        path = tmp_path / "m.onnx"
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+        compile(path, tmp_path / "out", Options(target=target, max_blob_growth=1.0))
+        (blob,) = (tmp_path / "out").glob("*.mcb")
+        sizes.append(blob.stat().st_size)
+    assert sizes[0] == sizes[1]

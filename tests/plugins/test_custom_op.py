@@ -312,3 +312,20 @@ def test_what_is_wrong_is_said(tmp_path: Path) -> None:
         mccompile.check(model(tmp_path), target="generic")
     with pytest.raises(CompileError, match="cannot be given to a function of C"):
         driver.compile(model(tmp_path, share=2**40), tmp_path / "out", Options(target="generic"))
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [{"int": 3}, {"NULL": 1}, {"x0": 1}, {"y0_dims": 1}, {"share": [0.5], "share_count": 1}, {"low_pass": 1}],
+)
+def test_parameters_that_c_cannot_have_are_refused(attributes: dict[str, object], tmp_path: Path) -> None:
+    plugins.add_function(LOW_PASS)
+    with pytest.raises(CompileError, match="no parameter of low_pass can be called as the attribute"):
+        driver.compile(model(tmp_path, **attributes), tmp_path / "out", Options(target="generic"))
+
+
+@pytest.mark.parametrize("name", ["int", "stdint", "mcc", "mcc_low"])
+def test_headers_that_would_hide_others_are_refused(name: str, tmp_path: Path) -> None:
+    (tmp_path / f"{name}.h").write_text("")
+    with pytest.raises(UsageError, match="named after no function"):
+        plugins.add_function(f"com.acme:LowPass={tmp_path / name}.h")

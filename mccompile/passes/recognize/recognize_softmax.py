@@ -39,7 +39,6 @@ _SOFT = one_of(
 _LOG = one_of(
     fn("sub", _SHIFTED, fn("log", _POWERS[0][1])),
     fn("sub", _X, fn("log", _POWERS[1][1])),
-    fn("sub", _X, fn("add", fn("log", _POWERS[0][1]), _LARGEST)),
 )
 
 
