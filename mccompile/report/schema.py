@@ -18,8 +18,8 @@ SCHEMA = 1
 """The version, in each report as ``schema``."""
 
 _OF_MODEL = (
-    "mccompile", "model", "target", "options", "macs", "memory", "blob_bytes", "kernels", "traffic", "steps",
-    "estimate",
+    "mccompile", "model", "target", "options", "macs", "memory", "blob_bytes", "kernels", "traffic", "steps", "onnx",
+    "estimate", "choices",
 )  # fmt: skip
 _OF_PROJECT = ("project", "models")
 

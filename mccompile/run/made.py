@@ -9,6 +9,7 @@ from typing import Any
 
 from mccompile._files import parsed_json
 from mccompile.ir.errors import UsageError
+from mccompile.report.schema import SCHEMA
 from mccompile.run.memory import Array
 from mccompile.targets.target import runs_here
 
@@ -16,7 +17,8 @@ from mccompile.targets.target import runs_here
 def read_report(out_dir: Path, model: str = "") -> dict[str, Any]:
     """report.json of a folder made by mccompile; of a project's, the part of one model.
 
-    UsageError if there is none or it is damaged, or if it is not clear which ``model`` is meant.
+    UsageError if there is none, if it is damaged or of another version, and if it is not clear which ``model`` is
+    meant.
     """
     path = out_dir / "report.json"
     if not path.is_file():
@@ -32,6 +34,11 @@ def read_report(out_dir: Path, model: str = "") -> dict[str, Any]:
     wanted = ("model", "target", "memory", "inputs", "outputs", "state")
     if not isinstance(report, dict) or any(key not in report for key in wanted):
         raise UsageError(f"{path} is no report of this mccompile", hint="compile the model again")
+    if report.get("schema") != SCHEMA:
+        said = report.get("schema", "older than 1")
+        raise UsageError(
+            f"{path} is a report of version {said}, this is for version {SCHEMA}", hint="compile the model again"
+        )
     return report
 
 

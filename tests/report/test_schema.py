@@ -175,3 +175,11 @@ def test_what_is_no_report_is_refused(tmp_path: Path) -> None:
     path.write_text(json.dumps({**repeated(digits(), 1), "schema": SCHEMA + 1}))
     with pytest.raises(UsageError, match=f"version {SCHEMA + 1}"):
         read_report(path)
+
+
+def test_a_folder_of_another_version_is_not_loaded(tmp_path: Path) -> None:
+    mccompile.compile(DIGITS, tmp_path / "out", target="generic")
+    path = tmp_path / "out" / "report.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "schema": SCHEMA + 1}))
+    with pytest.raises(UsageError, match=f"version {SCHEMA + 1}"):
+        mccompile.load(tmp_path / "out")
