@@ -10,15 +10,24 @@ _STANDARD_TYPES: Final = frozenset(
     + "intmax_t uintmax_t intptr_t uintptr_t size_t ptrdiff_t wchar_t max_align_t".split()
 )
 """Types of stdint.h and stddef.h: a member of a struct in C++ may not be called as a type that stands before it."""
-_KEYWORDS: Final = frozenset(
+_OF_C: Final = frozenset(
     "auto break case char const continue default do double else enum extern float for goto if inline int long "
     "register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while "
-    "alignas alignof and and_eq asm bitand bitor bool catch char8_t char16_t char32_t class co_await co_return "
-    "co_yield compl concept consteval constexpr constinit const_cast decltype delete dynamic_cast explicit export "
-    "false friend mutable namespace new noexcept not not_eq nullptr operator or or_eq private protected public "
-    "reinterpret_cast requires static_assert static_cast template this thread_local throw true try typeid typename "
-    "using virtual xor xor_eq linux unix main bytes".split()
-) | _STANDARD_TYPES
+    "bool false true asm typeof linux unix".split()
+)
+"""Of C99 and its stdbool.h, and what gcc takes for words or macros where it was not told -std=c99."""
+_KEYWORDS: Final = (
+    _OF_C
+    | _STANDARD_TYPES
+    | frozenset(
+        "alignas alignof and and_eq bitand bitor catch char8_t char16_t char32_t class co_await "
+        "co_return co_yield compl concept consteval constexpr constinit const_cast decltype delete "
+        "dynamic_cast explicit export friend mutable namespace new noexcept not not_eq nullptr "
+        "operator or or_eq private protected public reinterpret_cast requires static_assert static_cast "
+        "template this thread_local throw try typeid typename using virtual xor xor_eq main bytes".split()
+    )
+)
+"""And of C11 and C++; ``bytes`` is a member of ours."""
 _MACRO: Final = re.compile(
     r"NULL|NAN|INFINITY|EOF|BUFSIZ|RAND_MAX|errno|std(in|out|err)|I|complex|assert|HUGE_VALF?L?|math_errhandling|"
     r"(U?INT|SIZE|SSIZE|PTRDIFF|U?CHAR|SCHAR|U?SHRT|U?LONG|U?LLONG|WCHAR|WINT|SIG_ATOMIC)\w*_(MAX|MIN)|"
@@ -41,3 +50,8 @@ def is_c_word(text: str) -> bool:
     [True, True, True, False]
     """
     return text in _KEYWORDS or _MACRO.fullmatch(text) is not None
+
+
+def is_no_parameter(text: str) -> bool:
+    """Whether C cannot have a parameter of this name, in a file that includes standard headers."""
+    return text in _OF_C or _MACRO.fullmatch(text) is not None

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from mccompile._dataclass import dataclass
-from mccompile.ir.c_words import is_c_word
+from mccompile.ir.c_words import is_no_parameter
 from mccompile.ir.dims import identifier, varies
 from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Value
@@ -108,7 +108,7 @@ def _require_names(n: Import, function: str, operands: int, attributes: Sequence
     taken = {function, *tensors, *(f"{name}_dims" for name in tensors)}
     for name, value in attributes:
         own = [name, f"{name}_count"] if isinstance(value, tuple) else [name]
-        if is_c_word(name) or not taken.isdisjoint(own):
+        if is_no_parameter(name) or not taken.isdisjoint(own):
             raise n.error(f"in C, no parameter of {function} can be called as the attribute {name!r} is",
                           "it is a word of C or the name of another parameter: rename it")
         taken.update(own)
