@@ -259,7 +259,17 @@ def _placement(parts: Sequence[_Part], problem: Problem) -> Placement:
 # -- what does not fit -------------------------------------------------------------------------------------------
 
 
-def _misfit(module: KernelModule, whole: _Whole, parts: Sequence[_Part]) -> CompileError:
+class DoesNotFitError(CompileError):
+    """Activations are too large for the memories; ``beyond`` is by how many bytes the last of these."""
+
+    usual_code = "does-not-fit"
+
+    def __init__(self, rule: str, beyond: int, *, where: str, hint: str) -> None:
+        super().__init__(rule, where=where, hint=hint)
+        self.beyond = beyond
+
+
+def _misfit(module: KernelModule, whole: _Whole, parts: Sequence[_Part]) -> DoesNotFitError:
     """Which memory is too small by how much, and who is alive where most is."""
     full = parts[-1]
     room = sum(p.limit for p in parts)
@@ -276,12 +286,13 @@ def _misfit(module: KernelModule, whole: _Whole, parts: Sequence[_Part]) -> Comp
     largest = max(whole.index, key=lambda b: b.nbytes)
     alone = max(p.limit for p in parts)
     huge = f"\n  {largest.name} alone takes {largest.nbytes:,} bytes, more than any of them"
-    return CompileError(
+    beyond = full.nbytes - full.limit
+    return DoesNotFitError(
         f"the activations do not fit in memory ({sizes}; {room:,} bytes): {full.name} would need {full.nbytes:,} "
-        f"bytes, {full.nbytes - full.limit:,} more than it has\n"
+        f"bytes, {beyond:,} more than it has\n"
         f"  peak: {what}; alive: {sum(b.nbytes for b in alive):,} bytes: {shown}{more}"
         f"{huge if largest.nbytes > alone else ''}",
+        beyond,
         where=module.name,
         hint="larger regions in --memory, a smaller or quantised model, or smaller extents (--dim, --input-shape)",
-        code="does-not-fit",
     )

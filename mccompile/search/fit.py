@@ -8,7 +8,7 @@ from mccompile._dataclass import dataclass
 from mccompile.ir.errors import CompileError
 from mccompile.ir.program import Program
 from mccompile.plan.plan import plan
-from mccompile.plan.regions import Memory, Work
+from mccompile.plan.regions import DoesNotFitError, Memory, Work
 from mccompile.search.candidates import LONGER, Candidate
 
 
@@ -47,17 +47,16 @@ def fit(candidates: Iterable[Candidate], room: Room, work: Work, in_vain: str) -
         CompileError: the memories of ``room`` are too small for all of them.
     """
     best: Fitted | None = None
-    failure: CompileError | None = None
+    failure: DoesNotFitError | None = None
     begun = ""
     for candidate, effort, what in _attempts(candidates, room.effort):
         if best is not None and effort > room.effort and _hopeless(best, candidate, room):
             continue
         try:
             program = plan(candidate.module, room.keep_inputs, effort, room.memory, work)
-        except CompileError as e:
-            if not room.memory:
-                raise
-            failure, begun = e, begun or f"the arena did not fit into {_sizes(room.memory)}"
+        except DoesNotFitError as e:
+            failure = e if failure is None or e.beyond < failure.beyond else failure
+            begun = begun or f"the arena did not fit into {_sizes(room.memory)}"
             continue
         if best is None or program.arena_bytes < best.program.arena_bytes:
             did = f"{begun}; {what} brought it to {program.arena_bytes:,} bytes" if begun else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import onnx
 import pytest
 
 from mccompile import driver
@@ -19,6 +20,7 @@ from mccompile.ops.registry import lookup
 from mccompile.plan.check import check_program
 from mccompile.plan.plan import lifetimes, memory_problem, plan
 from mccompile.plan.regions import access_bytes, place_regions
+from tests.kernels.cases import Net
 from tests.support.small_models import MODELS, write_model
 
 TEXT = """\
@@ -248,6 +250,20 @@ def test_a_misfit_says_by_how_much_and_why(tmp_path: Path) -> None:
     assert "peak: step" in said
     assert "alive:" in said
     assert "alone takes 1,500 bytes, more than any of them" in said
+
+
+def test_what_needs_least_says_by_how_much(tmp_path: Path) -> None:
+    """In strips of rows less is needed, wherever they are among what is tried."""
+    net = Net(3)
+    a = net("Relu", net.conv(net.input(1, 8, 40, 40), (32, 8, 3, 3), pads=[1] * 4))
+    b = net("Relu", net.conv(a, (32, 32, 3, 3), pads=[1] * 4))
+    onnx.save(net.model(net.conv(b, (48, 32, 3, 3), pads=[1] * 4, strides=[2, 2])), tmp_path / "m.onnx")
+    said, memory = [], (("a", 40960), ("b", 51200))
+    for strips in ("auto", "always"):
+        with pytest.raises(CompileError, match="more than it has") as caught:
+            driver.compile_files(tmp_path / "m.onnx", Options(target="x86-64-v3", memory=memory, stream_rows=strips))
+        said.append(str(caught.value))
+    assert said[0] == said[1]
 
 
 def test_memories_that_only_fit_together(tmp_path: Path) -> None:
