@@ -108,6 +108,17 @@ def test_what_is_made_of_16_bits_alone_may_be_off_further() -> None:
     assert Factors()("y") == 1
 
 
+def test_small_numbers_of_16_bits_are_as_far_apart_as_the_smallest_normal_ones() -> None:
+    """Channels of 2.7e-5, whose last place is 2^-24: sums of 30 of them may be some of these off."""
+    want = np.full((1, 2, 4), 2.7e-5, np.float16)
+    want[:, 0] = 1e-3
+    for steps, ok in ((4, True), (6, False)):
+        got = want.copy()
+        got[0, 1, 2] += np.float16(steps * 2.0**-24)
+        assert compare("y", got, want, factor=F16_FACTOR).ok == ok
+        assert not compare("y", got.astype(np.float32), want.astype(np.float32), factor=F16_FACTOR).ok
+
+
 def test_a_reference_of_one_number_is_told() -> None:
     """As of a mask that random lengths leave empty: that nothing differs says little."""
     zeros = np.zeros((2, 3), np.float32)
