@@ -269,8 +269,9 @@ def _log_softmax(m: Maker, x: str) -> str:
     return m.node("Log", [m.node("Softmax", [x], axis=-1)])
 
 
-def _log_sum_exp(m: Maker, x: str) -> str:
-    return m.node("Sub", [x, m.node("ReduceLogSumExp", [x], axes=[-1], keepdims=1)])
+def _log_softmax_shifted(m: Maker, x: str) -> str:
+    d = m.node("Sub", [x, m.node("ReduceMax", [x], axes=[-1], keepdims=1)])
+    return m.node("Sub", [d, m.node("ReduceLogSum", [m.node("Exp", [d])], axes=[-1], keepdims=1)])
 
 
 # -- movement ------------------------------------------------------------------------------------------------
@@ -340,7 +341,7 @@ FORMS = (
     Form("softmax, inverse", _ROWS, _softmax_inverse, "softmax"),
     Form("softmax, transposed", _ROWS, _softmax_transposed, "softmax", "axis=1"),
     Form("log softmax", _ROWS, _log_softmax, "softmax"),
-    Form("log-sum-exp", _ROWS, _log_sum_exp, "softmax"),
+    Form("log softmax, shifted", _ROWS, _log_softmax_shifted, "softmax"),
     Form("channel shuffle", _EIGHT, _shuffle, "reshape transpose reshape"),
     Form("focus", _EIGHT, _gather_focus, "reshape take reshape"),
     Form("pixel unshuffle", _EIGHT, _pixel_unshuffle, "reshape transpose reshape"),
