@@ -32,10 +32,8 @@ HEADERS = ("math.h", "string.h")
 """In the order in which files include them."""
 PLACES = ("{0}", "{1}", "{2}")
 """What a form is filled with to remain one."""
-RUNTIME = frozenset(
-    {"MCC_E_DIM", "MCC_E_INDEX", "MCC_OK", "MCC_PLACE_CODE", "MCC_RESTRICT", "MCC_SPLIT_ARENA", "mcc_status"}
-)
-"""Names of mcc.h, which every file includes, and what users define."""
+RUNTIME = frozenset({"MCC_E_DIM", "MCC_E_INDEX", "MCC_OK", "MCC_PLACE_CODE", "MCC_RESTRICT", "mcc_status"})
+"""Names of mcc.h, which every file includes."""
 
 _FUNCTIONS = "|".join(sorted(name for name in HEADER_OF if name.islower()))
 _NAME = re.compile(rf"\b(?:(?:mcc|MCC)_\w+|INFINITY|NAN|(?:{_FUNCTIONS})(?=\())(?!\w|\{{\{{)")

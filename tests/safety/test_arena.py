@@ -7,9 +7,7 @@ import subprocess
 from pathlib import Path
 
 import numpy as np
-import onnx
 import pytest
-from onnx import helper
 
 import mccompile
 from mccompile.targets.target import resolve
@@ -62,20 +60,6 @@ def test_no_access_outside_of_the_tensors(name: str, target: str, tmp_path: Path
                 if harness is plain or target == "generic":
                     for port, value in alone[i].items():
                         np.testing.assert_array_equal(got[port], value, err_msg=f"{port}, run {i}, {place}")
-
-
-def test_what_is_written_in_place_is_copied_where_nothing_is_shared(tmp_path: Path) -> None:
-    """A row is scattered into a tensor that nobody else reads: its others would be no numbers."""
-    ports = {"x": (1, [4, 3]), "i": (7, [1, 1]), "u": (1, [1, 3]), "y": (1, [4, 3])}
-    x, i, u, y = (helper.make_tensor_value_info(name, *kind) for name, kind in ports.items())
-    graph = helper.make_graph([helper.make_node("ScatterND", ["x", "i", "u"], ["y"])], "g", [x, i, u], [y])
-    path = tmp_path / "m.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9), path)
-    mccompile.compile(path, tmp_path / "out", target="generic")
-    inputs = {**draw_inputs(path, 1), "i": np.array([[2]])}
-    for flags in ([], [SPLIT]):
-        (got,) = build(tmp_path / "out", flags, needs_tool("gcc")).run("low", [inputs])
-        _assert_close(got, ort_run(path, inputs))
 
 
 @pytest.mark.parametrize("target", TARGETS)
