@@ -19,6 +19,7 @@ from mccompile.codegen.names import given_name, model_name
 from mccompile.codegen.packages import find_package
 from mccompile.codegen.projects import Project, make_project
 from mccompile.driver import Writer, compile_program, default_name, open_model, place_program
+from mccompile.ir.c_words import COMMENT
 from mccompile.ir.errors import UsageError
 from mccompile.kernel_passes.share_code import share_modules
 from mccompile.model_options import options_of
@@ -28,8 +29,6 @@ from mccompile.search.candidates import Observer, unobserved
 from mccompile.search.options import Options
 from mccompile.search.state import Compilation
 from mccompile.targets.processor import choosable
-
-_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -76,10 +75,12 @@ def _require_names_apart(names: Sequence[str], files: Mapping[str, object]) -> N
     Of kws with an input t, and kws_input: kws_input_t() is where kws has its t, and kws_input_t a network.
     """
     texts = {Path(p).name: data.decode() for p, data in files.items() if p.endswith(".h") and isinstance(data, bytes)}
-    said = {name: set(re.findall(r"\w+", _COMMENT.sub("", texts[f"{name}.h"]))) for name in names}
+    said = {name: set(re.findall(r"\w+", COMMENT.sub("", texts[f"{name}.h"]))) for name in names}
     for name, longer in permutations(names, 2):
+        if not longer.startswith(f"{name}_"):
+            continue
         both = sorted(w for w in said[name] & said[longer] if w.lower().startswith(f"{longer}_"))
-        if longer.startswith(f"{name}_") and both:
+        if both:
             raise UsageError(
                 f"the headers of {name} and {longer} would both have {both[0]}",
                 hint=f"give the file of {longer} another name",

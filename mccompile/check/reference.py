@@ -138,7 +138,7 @@ class OnnxRuntime:
     factors: Callable[[str], float] = lambda name: 1.0
     by_reference: Callable[[str], OnnxReference] | None = None
     """Who judges what onnxruntime does not; it is told why."""
-    ends_of_nothing: bool = False
+    ends_of_nothing: Callable[[], bool] = lambda: False
     """Whether onnxruntime (1.32) would end the program where an input has no elements."""
 
     def surer(self) -> OnnxRuntime:
@@ -151,7 +151,7 @@ class OnnxRuntime:
     def run(self, inputs: Mapping[str, Array]) -> Expected:
         """CompileError if onnxruntime cannot run the model on these inputs."""
         empty = any(np.size(a) == 0 for a in inputs.values())
-        if self.by_reference and self.ends_of_nothing and empty:
+        if self.by_reference and empty and self.ends_of_nothing():
             return self.by_reference(OF_NOTHING).run(inputs)
         feeds = _feeds(inputs, self.fixed, self.extents, self.halves, self.texts, self.sequences)
         asked = tuple(dict.fromkeys([*self.names, *self.operands]))
@@ -341,7 +341,7 @@ def open_judge(
             return OnnxRuntime(
                 engine, names, plain, others, ports.fixed, notes, ports.legends, ports.halves, ports.extents,
                 sequences=ports.sequences, model=data, deciding=ports.deciding, known=ports.known,
-                operands=operands, by_reference=reference, ends_of_nothing=ends_of_nothing(path),
+                operands=operands, by_reference=reference, ends_of_nothing=lambda: ends_of_nothing(path),
             )  # fmt: skip
     if draws:
         raise CompileError(f"a network whose random numbers are inputs needs onnxruntime to compare with: {why}")

@@ -40,6 +40,7 @@ from mccompile.codegen.shared_numbers import (
     mentions_in,
     turns_asked,
 )
+from mccompile.ir.c_words import COMMENT
 
 SHORTEST = 150
 """Letters of a part that may be a function."""
@@ -64,7 +65,6 @@ _STEP = re.compile(r"\bMCC_(?:BARRIER|FENCE)\(\);")
 _NUMBER = r"\b(?:n|number|numeral)\d+\b"
 _GIVEN = re.compile(rf"(?<!\w)(?<!if )(?<!while )\((?:\d+ \* {_NUMBER}|{_NUMBER} [-+] \d+)\)|{_NUMBER}")
 """A number that a function is given as it is one for several, or what `shared_numbers` makes of it."""
-_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _VARIABLE = re.compile(r"(?<![.\w])(?!(?:const|else|float|mcc_\w+|\w+_t)\b)[a-z]\w*\b(?! *\()")
 """A word that is no type, macro, function or member."""
@@ -250,7 +250,7 @@ def _part(text: str, run: Sequence[range], scope: _Scope, loops: Sequence[range]
         return
     start, end = run[0].start, run[-1].stop
     body = "\n".join(line for line in map(str.strip, text[start:end].splitlines()) if line)
-    words = dict.fromkeys(_VARIABLE.findall(_COMMENT.sub("", body)))
+    words = dict.fromkeys(_VARIABLE.findall(COMMENT.sub("", body)))
     inner = {m["name"] for m in _DECLARATION.finditer(body)} | {m[2] for m in _COUNTED.finditer(body)}
     given = tuple(scope[w] for w in words if w in scope)
     is_known = all((w in scope) != (w in inner) for w in words)

@@ -34,6 +34,8 @@ _MACRO: Final = re.compile(
     r"(U?INT_(MAX|MIN))|(FP|FLT|DBL|LDBL|M|MCC|SEEK|CHAR)_\w+"
 )
 """Object-like macros of the standard headers and of mcc.h: they would be replaced wherever they stand."""
+COMMENT: Final = re.compile(r"/\*.*?\*/", re.DOTALL)
+"""A comment, which has no words."""
 HEADERS: Final = (
     "assert complex ctype errno fenv float inttypes iso646 limits locale math setjmp signal stdalign stdarg "
     "stdatomic stdbool stddef stdint stdio stdlib stdnoreturn string strings tgmath threads time uchar wchar wctype "

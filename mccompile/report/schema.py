@@ -42,15 +42,20 @@ def read_report(path: Path) -> dict[str, Any]:
         raise UsageError(f"'{path}' cannot be read as JSON: {e}", hint="name a report.json") from e
     if not isinstance(report, dict) or not {"model", "models"} & report.keys() or "mccompile" not in report:
         raise UsageError(f"'{path}' is no report of mccompile", hint="name a report.json")
+    require_version(report, path)
+    if gone := _missing(report):
+        raise UsageError(f"'{path}' is damaged: it has no {gone[0]!r}", hint="compile the model anew")
+    return report
+
+
+def require_version(report: Mapping[str, Any], path: Path) -> None:
+    """UsageError where a model's report, from a file, is not of this version."""
     if report.get("schema") != SCHEMA:
         said = report.get("schema", "older than 1")
         raise UsageError(
             f"'{path}' is a report of version {said}, this is for version {SCHEMA}",
             hint="compile the model anew",
         )
-    if gone := _missing(report):
-        raise UsageError(f"'{path}' is damaged: it has no {gone[0]!r}", hint="compile the model anew")
-    return report
 
 
 def _missing(report: Mapping[str, Any]) -> list[str]:

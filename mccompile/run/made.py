@@ -9,7 +9,7 @@ from typing import Any
 
 from mccompile._files import parsed_json
 from mccompile.ir.errors import UsageError
-from mccompile.report.schema import SCHEMA
+from mccompile.report.schema import require_version
 from mccompile.run.memory import Array
 from mccompile.targets.target import runs_here
 
@@ -34,11 +34,7 @@ def read_report(out_dir: Path, model: str = "") -> dict[str, Any]:
     wanted = ("model", "target", "memory", "inputs", "outputs", "state")
     if not isinstance(report, dict) or any(key not in report for key in wanted):
         raise UsageError(f"{path} is no report of this mccompile", hint="compile the model again")
-    if report.get("schema") != SCHEMA:
-        said = report.get("schema", "older than 1")
-        raise UsageError(
-            f"{path} is a report of version {said}, this is for version {SCHEMA}", hint="compile the model again"
-        )
+    require_version(report, path)
     return report
 
 

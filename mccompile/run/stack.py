@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from mccompile._dataclass import dataclass
+from mccompile.ir.c_words import COMMENT
 from mccompile.ir.errors import CompileError
 from mccompile.run.boards import board_of
 from mccompile.run.build import compiler_version
@@ -42,7 +43,6 @@ COUNT_ALL = ("-mno-red-zone",)
 NO_FUNCTIONS = ("_GLOBAL_OFFSET_TABLE_",)
 """Undefined symbols that nobody calls."""
 RUNTIME = "mcc.c"
-_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 _PUSH = re.compile(r'"push (\{[^}]*\})')
 WORD = 4
 """Bytes of a register of an Arm core."""
@@ -187,7 +187,7 @@ def worst(entry: str, usage: Mapping[str, int], calls: Mapping[str, Iterable[str
 
 def _calls(text: str) -> dict[str, set[str]]:
     """What each function of a C file calls, and what a pool of threads calls for it."""
-    plain = _COMMENT.sub("", text)
+    plain = COMMENT.sub("", text)
     found = {m[1]: set(_CALL.findall(m[2])) for m in _FUNCTION.finditer(plain)}
     pooled = set(_POOLED.findall(plain))
     return {**found, POOL: pooled} if pooled else found
@@ -200,7 +200,7 @@ def pushes(text: str) -> dict[str, int]:
     {'f': 20}
     """
     found: dict[str, int] = {}
-    for m in _FUNCTION.finditer(_COMMENT.sub("", text)):
+    for m in _FUNCTION.finditer(COMMENT.sub("", text)):
         pushed = sum(WORD * words_of(registers) for registers in _PUSH.findall(m[2]))
         if pushed:
             found[m[1]] = pushed
