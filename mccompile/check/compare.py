@@ -25,8 +25,6 @@ OF_SLICE = 1e-4
 OF_TENSOR = 1e-6
 OF_NOISE = 8.0
 OF_NOTHING = 2e-8
-F16_NORMAL = 2.0**-14
-"""The least float of 16 bits that has all of them: the last place of smaller ones is its own."""
 DOUBT = 0.01
 """From here on, a share of the largest value, what noise allows is told."""
 
@@ -74,7 +72,7 @@ def tolerances(want: Array, noise: Array | None = None, factor: float = 1.0) -> 
     size = _channel_max(want, axis)
     own = np.zeros(channels) if noise is None else _channel_max(noise, axis)
     shown = np.maximum(OF_NOISE * own, own.max(initial=0.0))
-    least = F16_NORMAL if want.dtype == np.float16 else 0.0
+    least = float(np.finfo(want.dtype).smallest_normal)  # the last place of smaller ones is its own
     terms = OF_SLICE * np.maximum(size, least) + OF_TENSOR * size.max(initial=0.0)
     allowed: Array = factor * terms + shown
     return allowed if size.any() else np.maximum(allowed, OF_NOTHING)

@@ -22,14 +22,14 @@ _LARGEST = {"ArgMax": 1.0, "ArgMin": -1.0}
 _COMPARING = frozenset({"Greater", "GreaterOrEqual", "Less", "LessOrEqual"})
 _ROUNDING = {"Cast": np.trunc, "Ceil": np.ceil, "Floor": np.floor, "Round": np.rint}
 _KEEPING = frozenset({"Cast", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
-"""What may lie between a decision and an output: elements stay in order, each as it was."""
+"""What may lie between a decision and such a value: elements stay in order, each as it was."""
 
 
-def deciding(graph: OnnxGraph, outputs: Iterable[str]) -> dict[str, OnnxNode]:
-    """By output, the node of the main graph whose operands, if they are floats, decide it."""
+def deciding(graph: OnnxGraph, wanted: Iterable[str]) -> dict[str, OnnxNode]:
+    """By value, for those that have one, the node of the main graph whose operands, if they are floats, decide it."""
     makers = {o: n for n in graph.nodes for o in n.outputs if n.domain == ""}
     found = {}
-    for name in outputs:
+    for name in wanted:
         node, cast = makers.get(name), None
         while node is not None and node.op_type in _KEEPING:
             cast = node if node.op_type == "Cast" and _is_whole(node) else cast
@@ -69,7 +69,8 @@ def noise_of(
             return _of_place(_LARGEST[node.op_type] * wide[0], own[0], node)
         if node.op_type in _COMPARING:
             return _of_sides(wide[0] - wide[1], own[0] + own[1])
-        return _of_rounded(wide[0], own[0], _ROUNDING[node.op_type])
+        moved = np.broadcast_to(noise.get(node.inputs[0], 0.0), wide[0].shape) > 0
+        return _of_rounded(wide[0], own[0], moved, _ROUNDING[node.op_type])
 
 
 def _of_sides(apart: Array, own: Array) -> Array:
@@ -77,11 +78,13 @@ def _of_sides(apart: Array, own: Array) -> Array:
     return np.asarray((np.abs(apart) <= own) & (own > 0), np.float64)
 
 
-def _of_rounded(x: Array, own: Array, rounded: Callable[[Array], Array]) -> Array:
-    """How far a number may be rounded from where it is rounded to: a whole one, which sums of whole ones are, is as
-    sure as these."""
+def _of_rounded(x: Array, own: Array, moved: Array, rounded: Callable[[Array], Array]) -> Array:
+    """How far a number may be rounded from where it is rounded to. A whole one is sure if no order of sums has moved
+    it, or all are whole, as sums of whole ones are: then weights that are one unit off have."""
     apart = np.maximum(*(np.abs(rounded(x + sign * own) - rounded(x)) for sign in (1, -1)))
-    return np.nan_to_num(np.where(x == np.rint(x), 0.0, apart), posinf=0.0)
+    whole = x == np.rint(x)
+    sure = whole if whole.all() else whole & ~moved
+    return np.nan_to_num(np.where(sure, 0.0, apart), posinf=0.0)
 
 
 def _of_place(scores: Array, own: Array, node: OnnxNode) -> Array:

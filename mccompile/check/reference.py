@@ -110,7 +110,7 @@ class OnnxRuntime:
     off, which shows what is ill-conditioned; models with f16 in f32; sigmoids by their meaning; and sums of
     activations in f64. ``notes`` say what else is unlike the file.
 
-    Of outputs that floats decide, by the nodes of ``deciding``, the noise comes of what these read: ``operands`` that
+    Of values that floats decide, by the nodes of ``deciding``, the noise comes of what these read: ``operands`` that
     are computed, and ``known`` constants. Its tolerance is multiplied by ``factors``.
 
     Inputs and outputs of text are bytes: ``texts`` has how many each element takes. Inputs that are ``sequences`` are
@@ -304,7 +304,7 @@ def open_judge(
         draws: the inputs that random numbers became.
     """
     names = tuple(dict.fromkeys([*outputs, *inner]))
-    ports = _Ports.of(path, constants or {}, outputs)
+    ports = _Ports.of(path, constants or {}, names)
     why = "onnxruntime is not installed"
 
     def reference(why: str) -> OnnxReference:
@@ -377,9 +377,9 @@ class _Ports:
     operands: tuple[str, ...]
 
     @staticmethod
-    def of(path: Path, constants: Mapping[str, Fixed], outputs: Sequence[str] = ()) -> _Ports:
+    def of(path: Path, constants: Mapping[str, Fixed], wanted: Sequence[str] = ()) -> _Ports:
         graph = read_model(path).graph
-        decides = deciding(graph, outputs)
+        decides = deciding(graph, wanted)
         operands = {name for node in decides.values() for name in node.inputs}
         return _Ports(
             deciding=decides,

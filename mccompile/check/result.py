@@ -229,6 +229,7 @@ def _trace_lines(found: Trace, explained: bool) -> list[str]:
     wrong = [layer for layer in found.layers if not layer.comparison.ok]
     word = "differ as they may" if explained and wrong else "diverge"
     head = f"layers: {len(found.layers)} compared, {len(wrong)} {word}"
+    head += f", {len(found.unsure)} made of what floats decide differ" if found.unsure else ""
     lines = [head + (f", {len(found.skipped)} without a counterpart" if found.skipped else "")]
     if found.first is not None:
         lines += [f"  first: {found.first.text()}", f"    {found.first.comparison.text()}"]

@@ -64,10 +64,13 @@ class Layer:
 @dataclass(frozen=True)
 class Trace:
     """The layers in the order in which they are complete; ``skipped`` names those that have no counterpart of the
-    same kind and number of elements in the reference, or that no step made in this run."""
+    same kind and number of elements in the reference, or that no step made in this run, ``unsure`` those that differ,
+    and are made of an integer or a mask that floats have decided otherwise, as they may: a row that it picks is
+    another one."""
 
     layers: tuple[Layer, ...]
     skipped: tuple[str, ...] = ()
+    unsure: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -92,6 +95,7 @@ class Trace:
             "worst_ratio": json_number(worst.comparison.ratio) if worst else 0.0,
             "layers": [layer.to_json() for layer in self.layers],
             "skipped": list(self.skipped),
+            "unsure": list(self.unsure),
         }
 
 
@@ -228,7 +232,24 @@ def trace(
         step = network.report["steps"][kept.step]
         comparison = expected.compared(name, got, factors(name))
         layers.append(Layer(kept.step, step["kernel"], tuple(step["onnx"]), comparison))
-    return Trace(tuple(sorted(layers, key=lambda layer: layer.step)), tuple(skipped))
+    behind = _made_of(network.report, {layer.name for layer in layers if layer.comparison.near})
+    unsure = [layer for layer in layers if not layer.comparison.ok and layer.name in behind]
+    told = sorted((layer for layer in layers if layer not in unsure), key=lambda layer: layer.step)
+    return Trace(tuple(told), tuple(skipped), tuple(layer.name for layer in unsure))
+
+
+def _made_of(report: Mapping[str, Any], names: Iterable[str]) -> set[str]:
+    """All that steps make of these tensors, in the order of the steps.
+
+    >>> _made_of({"steps": [{"reads": ["i"], "writes": ["f"]}, {"reads": ["x"], "writes": ["y"]}]}, ["i"])
+    {'f'}
+    """
+    moved, found = set(names), set[str]()
+    for done in report["steps"]:
+        if not moved.isdisjoint(done["reads"]):
+            found.update(done["writes"])
+            moved.update(done["writes"])
+    return found
 
 
 def _as_reference(got: Array, want: Array) -> Array | None:

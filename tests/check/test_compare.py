@@ -119,6 +119,14 @@ def test_small_numbers_of_16_bits_are_as_far_apart_as_the_smallest_normal_ones()
         assert not compare("y", got.astype(np.float32), want.astype(np.float32), factor=F16_FACTOR).ok
 
 
+def test_numbers_below_the_smallest_normal_one_have_fewer_bits() -> None:
+    want = np.full((1, 2, 4), 1e-41, np.float32)
+    for steps, ok in ((1, True), (-1, True), (10_000, False)):
+        got = want.copy()
+        got[0, 1, 2] += np.float32(steps * 2.0**-149)
+        assert compare("y", got, want).ok == ok
+
+
 def test_a_reference_of_one_number_is_told() -> None:
     """As of a mask that random lengths leave empty: that nothing differs says little."""
     zeros = np.zeros((2, 3), np.float32)

@@ -49,6 +49,13 @@ def test_noise_of_what_decides_counts() -> None:
     assert noise_of(node, {"a": scores}, {}, 1000.0) == [1]
 
 
+def test_a_whole_number_that_orders_of_sums_move_is_unsure_among_fractions() -> None:
+    node = OnnxNode("Floor", ("a",), ("y",))
+    moved = {"a": np.float64([1e-6, 1e-6, 0.0, 0.0])}
+    for a, wanted in (([2.0, 2.5, 3.0, 0.0], [1, 0, 0, 0]), ([2.0, 5.0, 3.0, 0.0], [0, 0, 0, 0])):
+        np.testing.assert_array_equal(noise_of(node, {"a": np.float32(a)}, moved, 1.0), wanted)
+
+
 def _segmentation(dtype: type[np.floating], tail: str) -> ModelProto:
     rng = np.random.default_rng(0)
     w, v = (rng.normal(size=s).astype(dtype) / 4 for s in ((8, 3, 3, 3), (5, 8, 1, 1)))

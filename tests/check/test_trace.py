@@ -105,6 +105,31 @@ def test_other_kinds_and_sizes_are_skipped_and_reshapes_compared_flat(tmp_path: 
     assert trace(network, inputs, Expected({"y": y[:, :3]}, {})).skipped == ("y",)
 
 
+def test_what_is_made_of_a_place_that_floats_decide_is_not_judged(tmp_path: Path) -> None:
+    """at = int(x), of a table the element at each place, and beside it x * x, which has nothing to do with it."""
+    nodes = [
+        helper.make_node("Cast", ["x"], ["at"], to=TensorProto.INT64),
+        helper.make_node("Gather", ["table", "at"], ["row"]),
+        helper.make_node("Exp", ["row"], ["y"]),
+        helper.make_node("Mul", ["x", "x"], ["beside"]),
+    ]
+    table = np.arange(5, dtype=np.float32)
+    outputs = {"y": (TensorProto.FLOAT, [4]), "beside": (TensorProto.FLOAT, [4])}
+    model = save(tmp_path / "net.onnx", nodes, {"x": (TensorProto.FLOAT, [4])}, outputs, {"table": table})
+    compile_to(model, tmp_path / "out")
+    network = Network(tmp_path / "out", hooks=TRACE_HOOKS)
+    x = np.float32([0.5, 1.5, 2.999999, 0.5])
+    places = np.int64([0, 1, 3, 0])  # of 2.999999, which is 3 if the sum is made in another order
+    noise = {"at": np.float64([0, 0, 1, 0])}
+    expected = {"at": places, "row": table[places], "y": np.exp(table[places]), "beside": x * x}
+    found = trace(network, {"x": x}, Expected(expected, noise))
+    assert found.ok
+    assert found.unsure == tuple(name for name in ("row", "y") if name in writers(network.report))
+    assert [layer.comparison.near for layer in found.layers if layer.name == "at"] == [1]
+    assert not trace(network, {"x": x}, Expected({**expected, "beside": x}, noise)).ok
+    assert not trace(network, {"x": x}, Expected(expected, {})).ok
+
+
 @pytest.mark.parametrize("io", ["arena", "caller"])
 def test_extents_that_are_never_so_large_together_are_skipped(tmp_path: Path, io: str) -> None:
     """x[:, n:] of [n, 4] has [n, 4 - n] elements: 4 at most, and never those of [4, 3]."""
