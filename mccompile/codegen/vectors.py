@@ -182,6 +182,14 @@ class Vectors:
         """A vector of ``count`` floats ``step`` apart; nothing else is touched."""
         return self.of(F32).load(pointer, count, step)
 
+    def read_for(self, products: int, pointer: str, count: Width, step: int = 1) -> Code:
+        """As `read`, for so many products. Where these take an operand from memory as well, gcc 12 leaves a whole
+        vector there for two or three of them, and one that crosses a cache line is two loads each time."""
+        from_memory = self.target.isa in ("avx2", "avx512")
+        if from_memory and 1 < products < 4 and step == 1 and count == self.lanes:
+            return self.context.uses.say("mcc_vload_once({0})", pointer)
+        return self.read(pointer, count, step)
+
     def write(self, pointer: str, value: str, count: Width) -> str:
         """A statement that stores ``count`` floats as they are; nothing else is touched."""
         return self.of(F32).store(pointer, value, count)

@@ -63,8 +63,8 @@ static MCC_NOINLINE void net_k3_conv_3x1x18(const float *MCC_RESTRICT x0, const 
             const float *tap = in + kh * 20;
             for (int32_t kw = 0; kw < 3; ++kw) {
                 MCC_BARRIER();
-                const mcc_vf v0_0 = mcc_vload(tap);
-                const mcc_vf v0_1 = mcc_vload(tap + 8);
+                const mcc_vf v0_0 = mcc_vload_once(tap);
+                const mcc_vf v0_1 = mcc_vload_once(tap + 8);
                 const mcc_vf v0_2 = mcc_vload_n(tap + 16, 2);
                 MCC_UNROLL_FULLY
                 for (int32_t r = 0; r < 3; ++r) {

@@ -292,6 +292,17 @@ static inline mcc_vf mcc_vfma(mcc_vf a, mcc_vf b, mcc_vf c)
     return a * b + c;
 }
 
+/* As mcc_vload, into a register: gcc 12 would load it again for each of two or three products. */
+MCC_PLACE_CODE
+static inline mcc_vf mcc_vload_once(const float *p)
+{
+    mcc_vf v = mcc_vload(p);
+#if !defined(__clang__) && !defined(MCC_NO_ASM)
+    __asm__("" : "+x"(v));
+#endif
+    return v;
+}
+
 /* p[0], p[2] .. p[14]. */
 MCC_PLACE_CODE
 static inline mcc_vf mcc_vload2(const float *p)

@@ -175,3 +175,22 @@ def test_long_epilogues_do_not_spill_on_arm(case: VariantCase, tmp_path: Path) -
         spills = re.findall(LISTINGS["aarch64"].stack, body)
         assert len(spills) < 30, f"{name}: {len(spills)} accesses to the stack"
     assert any("fdiv" in instruction for body in tiles.values() for loop in loops(body) for instruction in loop)
+
+
+@pytest.mark.parametrize("target", ["x86-64-v3", "x86-64-v4"])
+@pytest.mark.parametrize(
+    "case",
+    [
+        direct((1, 16, 32, 32), 3, (7, 7), pads=[3] * 4),
+        direct((1, 16, 32, 32), 2, (5, 5), pads=[2] * 4),
+        pointwise((1, 64, 15, 17), 2),
+    ],
+    ids=lambda c: c.name,
+)
+def test_pixels_of_a_few_channels_are_loaded_once(case: VariantCase, target: str, tmp_path: Path) -> None:
+    """An operand of a product that is in memory and not a line of the cache's is two loads, each time it is named."""
+    for name, body in machine_code(case, target, needs_tool("gcc"), tmp_path).items():
+        for block in re.split(r"\tj\w+ .*\n", body):
+            products = [line for line in block.splitlines() if re.search(LISTINGS[target].product, line)]
+            operands = Counter(re.findall(r"-?(?:0x[0-9a-f]+)?\([^)]*\)(?!\{1to)", "\n".join(products)))
+            assert all(n == 1 for n in operands.values()), f"{name}: {operands}"
