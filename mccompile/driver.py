@@ -268,7 +268,8 @@ def _fit(c: Compilation, observe: Observer) -> None:
     """Choose kernels, run the passes on them, give everything an address; where memory is short, in other forms."""
     o = c.options
     room = Room(o.keep_inputs, o.memory, o.ram, o.plan_effort)
-    found = fit(candidates(c, observe), room, _work(c.graph), in_vain(c))
+    c.in_vain = in_vain(c)
+    found = fit(candidates(c, observe), room, _work(c.graph), c.in_vain)
     kept = found.candidate
     c.graph, c.lowered, c.improved, c.program = kept.graph, kept.lowered, kept.improved, found.program
     c.notes += [*kept.notes, *([found.note] if found.note else [])]

@@ -82,6 +82,10 @@ class Attention(Op):
             reads.append((*own[:-1], None) if own else ())
         return (Nest(y.shape, axis_loops(n, n), tuple(reads)),)
 
+    def with_pads(self, axis: int, before: int, after: int) -> Op | None:
+        """A band counts from the first query: on a part of them it would be another one."""
+        return None if self.band else super().with_pads(axis, before, after)
+
     @property
     def bodies(self) -> tuple[ex.Expr, ...]:
         """The expressions over a product or softmax and the masks."""

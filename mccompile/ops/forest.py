@@ -138,6 +138,12 @@ class _Packer:
         return int(np.array(given, self.kind.numpy).view(WORDS[self.kind].numpy))
 
 
+def _together(weights: list[float], none: float) -> float:
+    """What a leaf gives to a target several times, where ``none`` stands for nothing: 0 of a sum, infinity of the
+    least, -infinity of the largest."""
+    return min(weights) if none > 0 else max(weights) if none < 0 else sum(weights)
+
+
 def pack(forest: Forest, kind: DType, features: int, targets: int, none: float = 0.0) -> Packed:
     """The tables for rows of ``features`` of a type. ``none`` is what a target gets from a leaf without it.
 
@@ -160,7 +166,7 @@ def pack(forest: Forest, kind: DType, features: int, targets: int, none: float =
     table = np.full((len(rows), targets), none, kind.numpy)
     for leaf, row in rows.items():
         for target in {target for target, _ in leaf}:
-            table[row, target] = sum(weight for t, weight in leaf if t == target)
+            table[row, target] = _together([weight for t, weight in leaf if t == target], none)
     nodes = np.array(words, np.int64)
     if WORDS[kind] == I32:
         nodes = nodes.astype(np.uint32).view(np.int32)

@@ -115,6 +115,7 @@ def _zero_shape(n: Import, zero: Value, operand: Value, i: int) -> tuple[int, ..
     shape = zero.shape
     if len(shape) == 1:
         shape = tuple(shape[0] if axis == along else 1 for axis in range(len(operand.shape)))
+    shape = (1,) * (len(operand.shape) - len(shape)) + shape  # the operand has been given leading axes, too
     if len(shape) != len(operand.shape) or any(s not in (1, e) for s, e in zip(shape, operand.shape, strict=True)):
         raise n.error(f"zero point {zero.type} does not fit its operand {operand.type}")
     return shape

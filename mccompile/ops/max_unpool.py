@@ -38,7 +38,7 @@ def import_max_unpool(n: Import) -> None:
     else:
         extents = zip(x.shape[2:], kernel, strides, pads[:rank], pads[rank:], strict=True)
         shape = (*x.shape[:2], *((i - 1) * s + k - lo - hi for i, k, s, lo, hi in extents))
-    if len(shape) != 2 + rank or any(span(e)[0] < 1 for e in shape):
+    if len(shape) != 2 + rank or any(span(e)[0] < 1 for e in shape[2:]):
         raise n.error(f"a result of shape {list(shape)} does not fit {x.type}")
     total = math.prod(shape)
     zeros = e.add("ConstantOfShape", [e.ints([total], "count")], "zeros", value=np.zeros(1, x.dtype.numpy))

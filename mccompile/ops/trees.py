@@ -162,6 +162,8 @@ def _scores(n: Import, forest: Forest, targets: int, aggregate: str) -> Value:
         raise n.error(f"a leaf is of target {max(ids)}, of {targets}")
     mode = {"AVERAGE": "sum", "SUM": "sum", "MIN": "min", "MAX": "max"}[aggregate]
     none = {"sum": 0.0, "min": float("inf"), "max": -float("inf")}[mode]
+    if mode != "sum" and any(w == none for node in forest.nodes if isinstance(node, tuple) for _, w in node):
+        raise n.error(f"a leaf gives {none} to the {mode}, as if it gave nothing")
     try:
         t = pack(forest, kind, x.shape[1], targets, none)
     except ForestError as e:

@@ -9,7 +9,7 @@ from mccompile.ir.errors import CompileError
 from mccompile.passes.clean.fold_constants import may_grow
 from mccompile.report.report import make_report
 from mccompile.report.summary import peak_text
-from mccompile.search.candidates import growth_factor, in_vain
+from mccompile.search.candidates import growth_factor
 from mccompile.search.state import Compilation
 
 MAX_SHOWN = 5
@@ -83,7 +83,7 @@ def require_fit(c: Compilation, ram: int | None, flash: int | None) -> None:
     found = misfits(report, weight_sizes(c), ram, flash)
     if found:
         if ram is not None and c.options.ram == ram and report["memory"]["arena_bytes"] > ram:
-            found.append(f"  {in_vain(c)}")
+            found.append(f"  {c.in_vain}")
         hint = _ways_out(c, report, ram, flash)
         raise CompileError("\n".join(found), where=c.source, hint=hint, code="does-not-fit")
 

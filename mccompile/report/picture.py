@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from mccompile._dataclass import dataclass
 from mccompile.ir import expr as ex
+from mccompile.ir.dims import Dim
 from mccompile.ir.files import IR
 from mccompile.ir.graph import Digest, Graph, Node
 from mccompile.ir.kernel import Call, Fill, KernelModule
@@ -77,16 +78,21 @@ def _node_box(node: Node) -> Box:
 
 def _fact(value: object) -> Fact:
     """An attribute as an int or ints where it is that, else as its text in the IR: no float is rounded."""
-    if isinstance(value, int) and value in _INT64:
+    if isinstance(value, int) and _is_number(value):
         return int(value)
     if isinstance(value, str):
         return value
     if isinstance(value, tuple) and value:
-        if all(isinstance(v, int) and v in _INT64 for v in value):
+        if all(map(_is_number, value)):
             return tuple(int(v) for v in value)
         if all(isinstance(v, str) for v in value):
             return tuple(str(v) for v in value)
     return attribute_text(value)
+
+
+def _is_number(value: object) -> bool:
+    """Whether an attribute is a number that ONNX has, and no extent of the run."""
+    return isinstance(value, int) and not isinstance(value, Dim) and value in _INT64
 
 
 def _op_facts(op: Op) -> dict[str, Fact]:

@@ -50,7 +50,7 @@ def step_macs(module: KernelModule, graph: Graph) -> list[int]:
     What is made in turns counts for all of them, at most.
     Those of a node are counted at the one call of a kernel for its operator that came from the same ONNX nodes, of
     several such nodes the first at the first call. Where a variant takes several calls, or kernels of another
-    operator, they are counted at the last one of them.
+    operator, they are counted at the last one of them that does not only copy.
     """
     open_: dict[tuple[str, ...], list[tuple[str, int]]] = {}
     for node, _ in graph.everywhere():
@@ -62,7 +62,8 @@ def step_macs(module: KernelModule, graph: Graph) -> list[int]:
     last: dict[tuple[str, ...], int] = {}
     for i, step in enumerate(steps):
         if isinstance(step, Call) and step.origins in open_:
-            last[step.origins] = i
+            if step.origins not in last or not step.kernel.startswith("copy."):
+                last[step.origins] = i
             family, nodes = step.kernel.partition(".")[0], open_[step.origins]
             own = next((n for n in nodes if n[0] == family), None)
             if own is not None:

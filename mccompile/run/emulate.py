@@ -187,7 +187,7 @@ class Emulator:
 
     def set_extent(self, number: int, extent: int, net: int = 0) -> int:
         """Give an extent of a network, by its number in `EmulatedNet.extents`, a value: the status."""
-        return self._status(_EXTENT, net, number, extent)
+        return self._status(_EXTENT, net, number, extent & 0xFFFFFFFF)
 
     def dims(self, number: int, rank: int, net: int = 0) -> tuple[int, ...]:
         """The extents now of an input or output, by its number in `EmulatedNet.varying`."""

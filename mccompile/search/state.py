@@ -37,6 +37,8 @@ class Compilation:
     lowered: Lowered | None = None
     improved: Improved | None = None
     program: Program | None = None
+    in_vain: str = ""
+    """What was tried where no form of the program fits: of the graph before it became that of a form."""
     kernels_given: bool = False
     """Whether it began with kernels as text, of which less is known than of those that are lowered here."""
     facts: ModelFacts | None = None

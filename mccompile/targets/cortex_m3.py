@@ -11,7 +11,7 @@ TARGET = Target(
     machine=Machine(multiply_adds=0.01, loads=0.5, call=10),
     align=4,
     flags=("-mcpu=cortex-m3", "-mthumb"),
-    requires=("__ARM_ARCH_7M__",),
+    requires=("__thumb2__",),
     triple="arm-none-eabi",
     packages=("gcc-arm-none-eabi", "libnewlib-arm-none-eabi", "qemu-system-arm"),
     hosted=False,

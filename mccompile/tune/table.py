@@ -61,6 +61,11 @@ class Measurement:
     code: str
 
 
+def measured(cycles: float, code: str) -> Measurement:
+    """What the file will say: a build by it has to choose as the one that measured."""
+    return Measurement(round(cycles, 1), code)
+
+
 @dataclass(frozen=True)
 class TuningFile:
     """``nodes[signature][label]``: see `CostTable`."""
@@ -86,7 +91,7 @@ class TuningFile:
 
     def to_json(self) -> dict[str, Any]:
         nodes = {
-            s: {label: {"cycles": round(m.cycles, 1), "code": m.code} for label, m in sorted(found.items())}
+            s: {label: {"cycles": m.cycles, "code": m.code} for label, m in sorted(found.items())}
             for s, found in sorted(self.nodes.items())
         }
         return {"format": FORMAT, "conditions": self.conditions.to_json(), "nodes": nodes}
@@ -116,7 +121,7 @@ def load(path: Path) -> TuningFile:
         given = data["conditions"]
         conditions = Conditions(**{**given, "flags": tuple(given["flags"])})
         nodes = {s: dict(_measurements(found)) for s, found in data["nodes"].items()}
-    except (KeyError, TypeError, ValueError, AttributeError) as e:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as e:
         raise UsageError(f"{path} is no tuning file of this mccompile: {e}", hint="make it again with --tune") from e
     return TuningFile(conditions, nodes)
 

@@ -22,7 +22,16 @@ from mccompile.lower.cost_table import UNMEASURED, signature
 from mccompile.search.candidates import budget
 from mccompile.targets.target import Target, resolve, runs_here
 from mccompile.tune.alone import NAME, alone
-from mccompile.tune.table import Conditions, Measurement, TuningFile, load, load_cached, load_for, save_cached
+from mccompile.tune.table import (
+    Conditions,
+    Measurement,
+    TuningFile,
+    load,
+    load_cached,
+    load_for,
+    measured,
+    save_cached,
+)
 from mccompile.tune.timer import MachineTimer, Timer
 
 HOPELESS = 8
@@ -109,7 +118,7 @@ def tune(c: Compilation, store: TuningFile, timer: Timer, tick: Tick = lambda te
             for label, files in built.items():
                 write_folder(places[label], files)
             cycles = timer.measure(places)
-        store = store.plus(name, {label: Measurement(c, codes[label]) for label, c in cycles.items()})
+        store = store.plus(name, {label: measured(c, codes[label]) for label, c in cycles.items()})
     return store
 
 

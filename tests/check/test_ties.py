@@ -24,9 +24,10 @@ from mccompile.check.trace import Trace
 from mccompile.driver import Compilation, Options
 from mccompile.ir import expr as ex
 from mccompile.ir.graph_text import parse_graph
-from mccompile.ir.types import F32, TensorType
+from mccompile.ir.types import F32, I64, TensorType
 from mccompile.onnxio import tensor_names
-from mccompile.ops.registry import lookup
+from mccompile.ops.frontend import Import
+from mccompile.ops.registry import front_ends, lookup
 from tests._skips import needs_shared
 from tests.support.quantised import Net, residual
 from tests.support.targets import needs_target
@@ -641,3 +642,27 @@ def test_ties_of_floats_whose_channels_nothing_reads(seed: int, tmp_path: Path) 
     onnx.save(model, tmp_path / "m.onnx")
     result = check(tmp_path / "m.onnx", Options(target="generic"))
     assert result.ok, "\n".join(result.lines())
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_places_beside_bytes_are_judged(wrong: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """TopK of bytes gives bytes, and where they were: 5 too many are a fault."""
+    kinds = {"x": (TensorProto.UINT8, [3, 8]), "y": (TensorProto.UINT8, [3, 2]), "at": (TensorProto.INT64, [3, 2])}
+    ports = [helper.make_tensor_value_info(n, *kind) for n, kind in kinds.items()]
+    node = helper.make_node("TopK", ["x", "k"], ["y", "at"])
+    graph = helper.make_graph([node], "g", ports[:1], ports[1:], [numpy_helper.from_array(np.array([2]), "k")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, tmp_path / "m.onnx")
+    if wrong:
+        own = front_ends()["", "TopK"]
+
+        def misread(n: Import) -> None:
+            own.convert(n)
+            at = n.outputs[1]
+            assert at is not None
+            n.bind(1, n.map(ex.apply("add", ex.var(0, I64), ex.num(5, I64)), [at], "more"))
+
+        monkeypatch.setitem(front_ends(), ("", "TopK"), replace(own, convert=misread))
+    x = np.array([[7, 1, 9, 3, 5, 2, 4, 8]] * 3, np.uint8)
+    found = check(tmp_path / "m.onnx", Options(target="generic"), inputs={"x": x})
+    assert found.ok != wrong, "\n".join(found.lines())

@@ -358,3 +358,11 @@ def test_weights_that_objcopy_or_incbin_put_into_the_program(tmp_path: Path) -> 
     (folder / "embedded.c").write_text(recipe + "\n")
     run("arm-none-eabi-gcc", "-c", "embedded.c", cwd=folder)
     assert "net_mcb" in run("arm-none-eabi-objdump", "-t", "embedded.o", cwd=folder)
+
+
+def test_networks_for_zephyr_have_one_runtime_together(tmp_path: Path) -> None:
+    """Zephyr links all that is in its libraries: a second mcc.c would define the same functions."""
+    text = (one(tmp_path / "net", "zephyr") / "zephyr" / "CMakeLists.txt").read_text()
+    runtime, own = text.split("endif()\n", 1)
+    assert re.search(r"if\(NOT TARGET mccompile_runtime\).*zephyr_library_sources\(\S*/mcc\.c\)", runtime, re.DOTALL)
+    assert "mcc.c" not in own

@@ -18,8 +18,8 @@ from mccompile.driver import Options
 from mccompile.run.build import build_object
 from mccompile.targets.target import resolve, strict_warnings
 from tests._skips import needs_tool
-from tests.support.small_models import MODELS, write_model
-from tests.support.targets import needs_target
+from tests.support.small_models import MODELS, Maker, write_model
+from tests.support.targets import needs_cross_compiler, needs_target
 
 
 def _build(nodes: list[onnx.NodeProto], shape: list[int | str], options: Options, flag: str, folder: Path) -> str:
@@ -89,6 +89,24 @@ def test_no_helper_is_printed_that_nothing_calls(kernel: str, weights: str, tmp_
     functions = re.findall(r"^static inline .*?(\w+)\(", text, re.MULTILINE)
     assert functions
     assert [f for f in functions if len(re.findall(rf"\b{f}\(", text)) == 1] == []
+
+
+@pytest.mark.parametrize("kind", ["uint8", "int8"])
+def test_products_of_bytes_build_without_warnings_with_clang_for_arm(kind: str, tmp_path: Path) -> None:
+    """Intrinsics of `arm_acle.h` take other types there than with gcc."""
+    clang, target = needs_tool("clang"), resolve("cortex-m4")
+    needs_cross_compiler(target)  # headers of the C library
+    m, byte = Maker(), np.dtype(kind)
+    x = m.input("x", [1, 8, 6, 6], helper.np_dtype_to_tensor_dtype(byte))
+    scale, zero = m.const(np.float32(0.02)), m.const(byte.type(3))
+    for i in range(2):
+        w = m.const(np.arange(8 * 8 * 9).reshape(8, 8, 3, 3).astype(np.int8))
+        x = m.node("QLinearConv", [x, scale, zero, w, scale, m.const(np.int8(0)), scale, zero], f"y{i}", pads=[1] * 4)
+    onnx.save(m.model([x]), tmp_path / "net.onnx")
+    mccompile.compile(tmp_path / "net.onnx", tmp_path / "out", target=target.name)
+    command = [clang, "--target=arm-none-eabi", "-isystem", "/usr/include/newlib"]
+    flags = [*target.required_flags, "-O2", *strict_warnings("clang")]
+    build_object(command, tmp_path / "out" / "net.c", flags, tmp_path / "out")
 
 
 EXCEPTIONS = (

@@ -168,25 +168,24 @@ static MCC_NOINLINE void mcc_vtranspose(
 {
     MCC_WRITES();
     mcc_vf v[8];
-    for (int32_t n = 0; n < 8; ++n) {
-        v[n] = mcc_vset(0.0f);
-    }
     if ((rows == 8) && (count == 8)) {
+        MCC_UNROLL_FULLY
         for (int32_t n = 0; n < 8; ++n) {
             v[n] = mcc_vload(from + n * lane);
         }
     } else {
-        for (int32_t n = 0; n < rows; ++n) {
-            v[n] = mcc_vload_n(from + n * lane, count);
+        MCC_UNROLL_FULLY
+        for (int32_t n = 0; n < 8; ++n) {
+            v[n] = mcc_vset(0.0f);
+            if (n < rows) {
+                v[n] = mcc_vload_n(from + n * lane, count);
+            }
         }
     }
     mcc_vturn(v);
-    if (count == 8) {
-        for (int32_t i = 0; i < 8; ++i) {
-            mcc_vstore(to + i * pitch, v[i]);
-        }
-    } else {
-        for (int32_t i = 0; i < count; ++i) {
+    MCC_UNROLL_FULLY
+    for (int32_t i = 0; i < 8; ++i) {
+        if (i < count) {
             mcc_vstore(to + i * pitch, v[i]);
         }
     }

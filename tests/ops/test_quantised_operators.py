@@ -76,6 +76,16 @@ def test_long_sums_of_bytes_wrap_as_32_bits_do(target: str, tmp_path: Path) -> N
     np.testing.assert_array_equal(got, np.full((1, 2), 34000 * 255 * 255 - 2**32))
 
 
+@pytest.mark.parametrize("known", [True, False])
+def test_zero_points_of_columns_of_several_matrices(known: bool, tmp_path: Path) -> None:
+    """Of two matrices, by which as many of each of three pairs are multiplied."""
+    a, b, z = bytes_of(1, 3, 2, 6, 4, dtype="uint8"), bytes_of(2, 2, 4, 5), bytes_of(3, 2, 1, 5)
+    constants = {"az": np.uint8(3), "bz": z, **({"b": b} if known else {})}
+    nodes = [N("MatMulInteger", ["a", "b", "az", "bz"], ["y"])]
+    got = answers(tmp_path, nodes, {"a": a, **({} if known else {"b": b})}, "generic", "O2", constants)["y"]
+    np.testing.assert_array_equal(got, (a.astype(np.int32) - 3) @ (b.astype(np.int32) - z))
+
+
 @pytest.mark.parametrize("target", ["generic", "native"])
 @pytest.mark.parametrize("groups", [1, 2])
 def test_transposed_convolution_between_quantised_tensors(groups: int, target: str, tmp_path: Path) -> None:

@@ -206,6 +206,23 @@ def test_what_onnxruntime_leaves_out_of_regressors_is_refused(tmp_path: Path) ->
             evaluated(tmp_path, op, [floats(3, 1)], domain=ML, post_transform="LOGISTIC", **attrs)
 
 
+@pytest.mark.parametrize("mode", ["MIN", "MAX"])
+def test_a_leaf_that_gives_to_a_target_twice(mode: str, tmp_path: Path) -> None:
+    """x0 <= 0.5: 5 to target 0; else 7 and 9 to target 1."""
+    attrs = {
+        "nodes_treeids": [0, 0, 0], "nodes_nodeids": [0, 1, 2], "nodes_featureids": [0, 0, 0],
+        "nodes_modes": ["BRANCH_LEQ", "LEAF", "LEAF"], "nodes_values": [0.5, 0.0, 0.0],
+        "nodes_truenodeids": [1, 0, 0], "nodes_falsenodeids": [2, 0, 0], "target_treeids": [0, 0, 0],
+        "target_nodeids": [1, 2, 2], "target_ids": [0, 1, 1], "target_weights": [5.0, 7.0, 9.0], "n_targets": 2,
+    }  # fmt: skip
+    x = np.float32([[0], [1]])
+    (y,) = evaluated(tmp_path, "TreeEnsembleRegressor", [x], domain=ML, aggregate_function=mode, **attrs)
+    np.testing.assert_array_equal(y, [[5, 0], [0, 7 if mode == "MIN" else 9]])
+    far = {**attrs, "target_weights": [np.inf if mode == "MIN" else -np.inf, 7.0, 9.0]}
+    with pytest.raises(CompileError, match="as if it gave nothing"):
+        evaluated(tmp_path, "TreeEnsembleRegressor", [x], domain=ML, aggregate_function=mode, **far)
+
+
 def test_what_are_no_trees_is_refused(tmp_path: Path) -> None:
     x = floats(1, 1, 2)
     for wrong, why in (

@@ -27,20 +27,20 @@ def _drawn(rng: np.random.Generator) -> tuple[Net, str, int]:
     n = Net(1)
     batch = rng.integers(1, 4, int(rng.integers(0, 3))).tolist()
     rows, terms, columns = (int(e) for e in rng.integers(1, 70, 3))
-    turned = bool(rng.integers(2))
-    of_run, operands, zeros = 0, [], []
-    for shape in ((*batch, rows, terms), (*batch, columns, terms) if turned else (*batch, terms, columns)):
+    order = [*range(len(batch)), len(batch) + 1, len(batch)]
+    of_run, operands, zeros = 0, list[str](), list[str]()
+    for down, across in ((rows, terms), (terms, columns)):
         kind = int(rng.choice(list(BYTES)))
-        operands.append(n.input(*shape, dtype=kind))
+        if rng.integers(2):
+            operands.append(n("Transpose", n.input(*batch, across, down, dtype=kind), perm=order))
+        else:
+            operands.append(n.input(*batch, down, across, dtype=kind))
         way = int(rng.integers(3)) if of_run or not zeros else 0
         if way == 0:
             zeros.append(n.input(dtype=kind))
             of_run += 1
         else:
             zeros.append(n.constant(BYTES[kind](rng.integers(0, 100))) if way == 1 else "")
-    if turned:
-        order = [*range(len(batch)), len(batch) + 1, len(batch)]
-        operands[1] = n("Transpose", operands[1], perm=order)
     y = n("MatMulInteger", *operands, *zeros)
     if rng.integers(2):
         scaled = n("Mul", n("Cast", y, to=TensorProto.FLOAT), n("Abs", n.input()))

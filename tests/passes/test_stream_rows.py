@@ -18,6 +18,7 @@ from mccompile.passes.rows.regions import in_strips, regions, smallest
 from mccompile.passes.rows.strips import plan_strips, streamed
 from mccompile.passes.rows.windows import row_windows
 from tests.support.graphs import difference, fill_constants, random_inputs
+from tests.support.judge import plain_session
 from tests.support.runs import compare
 from tests.support.small_models import Maker
 
@@ -311,3 +312,20 @@ def test_memory_that_is_short_is_met_by_strips(tmp_path: Path) -> None:
     made = mccompile.compile(path, tmp_path / "auto", target="generic", ram=room)
     assert made.report["memory"]["arena_bytes"] <= room
     assert any("convolutions in strips of rows brought it to" in note for note in made.notes)
+
+
+def test_a_band_of_attention_counts_from_the_first_query(tmp_path: Path) -> None:
+    """Causal attention of 8 heads and a product behind it: a strip of queries would have the keys of the first."""
+    m, rng = Maker(), np.random.default_rng(0)
+    q, kt, v = m.input("q", [1, 8, 64, 4]), m.input("kt", [1, 1, 4, 64]), m.input("v", [1, 1, 64, 32])
+    scores = m.node("Mul", [m.node("MatMul", [q, kt]), m.const(np.float32(0.5))])
+    masked = m.node("Add", [scores, m.const(np.triu(np.full((64, 64), -1e9, np.float32), 1))])
+    attended = m.node("MatMul", [m.node("Softmax", [masked], axis=-1), v])
+    m.node("MatMul", [attended, m.weight((8, 32, 2))], "y")
+    path = tmp_path / "net.onnx"
+    onnx.save(m.model(["y"]), path)
+    mccompile.compile(path, tmp_path / "out", target="generic", stream_rows="always")
+    x = {i.name: rng.standard_normal([d.dim_value for d in i.type.tensor_type.shape.dim]) for i in m.inputs}
+    x = {name: a.astype(np.float32) for name, a in x.items()}
+    want = plain_session(path.read_bytes()).run(None, x)[0]
+    np.testing.assert_allclose(mccompile.load(tmp_path / "out").run(x)["y"], want, rtol=1e-4, atol=1e-5)

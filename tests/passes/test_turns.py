@@ -12,6 +12,7 @@ from onnx import helper, numpy_helper
 import mccompile
 from mccompile import driver
 from mccompile.driver import Options
+from mccompile.ir.errors import CompileError
 from mccompile.ir.graph_text import parse_graph
 from mccompile.ops.registry import lookup
 from mccompile.passes.rows.turns import gates
@@ -127,3 +128,10 @@ GATES_OF_ONE_NODE = """graph @g(%x: f32[8,1,4]) {
 
 def test_gates_of_several_cells_that_one_node_makes_are_no_product_of_rows() -> None:
     assert list(gates(parse_graph(GATES_OF_ONE_NODE, lookup))) == []
+
+
+def test_what_was_tried_in_vain_is_told_where_blocks_are_the_smallest_form(tmp_path: Path) -> None:
+    """The cell is gone then, whose turns were put into blocks."""
+    path = _saved(_network("LSTM", "bidirectional", 40, 2), tmp_path)
+    with pytest.raises(CompileError, match=r"tried in vain: .*recurrent cells in blocks of turns"):
+        mccompile.compile(path, tmp_path / "out", target="generic", ram=6000)

@@ -109,6 +109,27 @@ def test_names_are_text(tmp_path: Path) -> None:
     assert read.tags["script"] == 1
 
 
+def test_an_error_where_nothing_is_allowed_is_sorted_as_the_largest() -> None:
+    report = full(digits("x86-64-v3"))
+    trace = report["check"]["trace"]
+    trace["layers"][0] |= {"ok": False, "allowed": 0.0, "error": 1.0}
+    values = re.findall(r'data-v="([^"]*)" title="', page(report))
+    assert "inf" not in values
+    assert max(map(float, values)) == 1e300
+
+
+def test_memory_without_reuse_is_told_where_it_is_more(tmp_path: Path) -> None:
+    """Sizes alone have no room between them: 16 bytes of an output, and what is aligned is 64."""
+    for count, told in ((1, False), (9, True)):
+        steps = [("x" if i == 0 else f"t{i}", "y" if i == count - 1 else f"t{i + 1}", i % 2) for i in range(count)]
+        nodes = [helper.make_node("Softmax", [x], [y], axis=axis) for x, y, axis in steps]
+        path = save(tmp_path / "net.onnx", nodes, [floats("x", [4, 1])])
+        _, files = driver.compile_files(path, Options(target="x86-64-v3"))
+        report = digits_of(files)
+        assert (report["memory"]["naive_bytes"] > report["memory"]["peak_bytes"]) == told
+        assert ("without reuse" in page(report)) == told
+
+
 def digits_of(files: dict[str, bytes]) -> Report:
     report: Report = json.loads(files["report.json"])
     return report
@@ -222,7 +243,10 @@ def test_suffixes(tmp_path: Path, run: Run) -> None:  # noqa: F811
     assert not (tmp_path / "out").exists()
     write_reports((tmp_path / "new" / "a.html",), digits())
     assert (tmp_path / "new" / "a.html").read_text().startswith("<!DOCTYPE html>")
-    write_reports((tmp_path / "a.svg",), digits())
+    unlike = json.loads(json.dumps(digits()).replace('"x"', '"x\\u0001"'))  # a character that XML has not
+    for report in (unlike, digits()):
+        write_reports((tmp_path / "a.svg",), report)
+        ElementTree.parse(tmp_path / "a.svg")
     drawn = ElementTree.parse(tmp_path / "a.svg").getroot()
     assert drawn.tag.endswith("svg")
     assert "conv1.relu" in "".join(drawn.itertext())

@@ -6,6 +6,7 @@ import re
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import onnx
 import pytest
 from click.testing import CliRunner, Result
@@ -25,6 +26,7 @@ from mccompile.ops.registry import lookup, operators
 from mccompile.report.dot import dot_text
 from mccompile.report.netron import DOMAIN, netron_model
 from mccompile.report.picture import Picture, picture
+from tests.support.small_models import Maker
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx"
 
@@ -280,6 +282,16 @@ def test_opt_writes_pictures(tmp_path: Path) -> None:
     names = [n.op_type for n in onnx.load(drawn).graph.node]
     assert names == [nodes[f"n{i}"].split("\\n")[0] for i in range(len(names))]
     assert result.stdout.count("post0{") == sum(label.count("post0: ") for label in nodes.values()) > 0
+
+
+def test_opt_draws_extents_of_the_run(tmp_path: Path) -> None:
+    """An extent is an int, but to ask whether a range has it would be to count."""
+    m = Maker()
+    m.node("Tile", [m.input("x", ["n", 4]), m.const(np.array([2, 1]))], "y")  # type: ignore[list-item]
+    onnx.save(m.model(["y"]), tmp_path / "net.onnx")
+    words = (tmp_path / "net.onnx", "--dim", "n=1..3", "-p", "fold-constants")
+    result = _opt(*words, "--dot", tmp_path / "net.dot", "--onnx", tmp_path / "drawn.onnx")
+    assert result.exit_code == 0, result.stderr
 
 
 def test_opt_draws_programs(tmp_path: Path) -> None:

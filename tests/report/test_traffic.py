@@ -19,6 +19,7 @@ from mccompile.passes.manager import run_passes
 from mccompile.passes.pipeline import PIPELINES
 from mccompile.report.traffic import traffic, view_bytes
 from mccompile.targets.target import resolve
+from tests.support.small_models import Maker
 
 TEXT = """graph @g(%x: f32[4,6], %b: f32[6]) {
   %t = transpose(%x) {perm=(1, 0)} : f32[6,4]
@@ -115,3 +116,14 @@ def test_each_direction_of_a_cell_counts_its_own(tmp_path: Path) -> None:
     assert found["lstm"] == [5 * 32 * 8] * 2
     assert found["matmul"] == [5 * 32 * 6] * 2
     assert sum(map(sum, found.values())) == report["macs"]
+
+
+def test_products_count_at_the_product_not_at_the_copy_behind_it(tmp_path: Path) -> None:
+    """A convolution of 1 by 1 whose channels are last inside, and first in the output."""
+    m = Maker()
+    y = m.node("Conv", [m.input("x", [1, 16, 6, 6]), m.weight((24, 16, 1, 1))], "y")
+    m.node("Conv", [m.node("Relu", [y]), m.weight((24, 1, 3, 3))], "z", group=24, pads=[1] * 4)
+    onnx.save(m.model(["y", "z"]), tmp_path / "net.onnx")
+    report = mccompile.compile(tmp_path / "net.onnx", tmp_path / "out", target="x86-64-v3").report
+    macs = [(step["kernel"], step["macs"]) for step in report["steps"]]
+    assert macs[:2] == [("matmul.packed", 36 * 16 * 24), ("copy.generic", 0)]

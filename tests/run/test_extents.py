@@ -698,3 +698,32 @@ def test_sums_have_as_many_terms_as_a_slice_leaves(target: str, tmp_path: Path) 
         x = np.random.default_rng(n).standard_normal((n, 4)).astype(np.float32)
         (want,) = plain_session(path.read_bytes()).run(None, {"x": x})
         np.testing.assert_allclose(network.run({"x": x})["y"], want, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("target", ["generic", "aarch64"])
+def test_an_extent_below_zero_is_refused_emulated_or_not(target: str, tmp_path: Path) -> None:
+    m = Maker()
+    m.node("Relu", [m.input("x", ["n", 2])], "y")
+    onnx.save(m.model(["y"]), tmp_path / "net.onnx")
+    mccompile.compile(tmp_path / "net.onnx", tmp_path / "out", target=needs_target(target), dims={"n": "1..4"})
+    network = Network(tmp_path / "out", emulate=True)
+    for wrong in (-1, 5):
+        with pytest.raises(UsageError, match="n"):
+            network.set_extents({"n": wrong})
+    network.set_extents({"n": 3})
+
+
+def test_maxima_may_go_back_to_a_batch_of_nothing(tmp_path: Path) -> None:
+    m = Maker()
+    at = m.input("at", ["n", 1, 2, 2], onnx.TensorProto.INT64)
+    m.node("MaxUnpool", [m.input("x", ["n", 1, 2, 2]), at], "y", kernel_shape=[2, 2], strides=[2, 2])
+    model = m.model(["y"])
+    onnx.save(model, tmp_path / "net.onnx")
+    mccompile.compile(tmp_path / "net.onnx", tmp_path / "out", target="generic", dims={"n": "0..2"})
+    network, rng = Network(tmp_path / "out"), np.random.default_rng(0)
+    for n in (2, 0, 1):
+        given = {"x": rng.standard_normal((n, 1, 2, 2)).astype(np.float32)}
+        given["at"] = rng.permutation(16 * n)[: 4 * n].reshape(n, 1, 2, 2)
+        want = np.zeros(16 * n, np.float32)
+        want[given["at"].ravel()] = given["x"].ravel()
+        np.testing.assert_array_equal(network.run(given)["y"], want.reshape(n, 1, 4, 4))

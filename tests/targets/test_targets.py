@@ -96,6 +96,14 @@ def test_the_flags_turn_on_what_the_file_requires(name: str) -> None:
     assert set(target.requires) <= macros([*compiler_of(target), *target.c_flags])
 
 
+@pytest.mark.parametrize("core", ["cortex-m3", "cortex-m4", "cortex-m7", "cortex-m33+nodsp"])
+def test_cores_without_floats_take_the_c_of_cortex_m3(core: str) -> None:
+    target = resolve("cortex-m3")
+    known = macros([*compiler_of(target), f"-mcpu={core}", "-mthumb", "-mfloat-abi=soft"])
+    assert set(target.requires) <= known
+    assert not set(target.requires) <= macros([*compiler_of(target), "-mcpu=cortex-m0plus", "-mthumb"])
+
+
 @pytest.mark.parametrize("name", [*WIDE, *NARROW, *FOREIGN])
 def test_primitives_of_an_instruction_set_are_helpers(name: str) -> None:
     target = resolve(name)

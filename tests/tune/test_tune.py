@@ -233,6 +233,7 @@ def _damaged() -> dict[str, str]:
         "negative": but(nodes={"n": {"a": {"cycles": -1, "code": ""}}}),
         "not a number": but(nodes={"n": {"a": {"cycles": "fast", "code": ""}}}),
         "endless": but(nodes={"n": {"a": {"cycles": float("inf"), "code": ""}}}),
+        "no float": but(nodes={"n": {"a": {"cycles": 10**400, "code": ""}}}),
     }  # fmt: skip
 
 

@@ -32,7 +32,7 @@ def not_covered(
     x, w = operands
     match node.op:
         case MatMul():
-            one = math.prod(w.shape[:-2]) == 1 if constant else _is_packed(node.op, x, w)
+            one = math.prod(w.shape[:-2]) == 1 if constant else _is_packed(x, w)
             return "" if one else "such matrices of bytes are multiplied one by one, floats in vectors"
         case Conv(groups=groups):
             each = groups == x.shape[1] == w.shape[0]
@@ -42,8 +42,8 @@ def not_covered(
     return f"{node.op.name} multiplies bytes one by one, floats in vectors"
 
 
-def _is_packed(op: MatMul, x: TensorType, w: TensorType) -> bool:
+def _is_packed(x: TensorType, w: TensorType) -> bool:
     """Whether matrices that are known when the network runs, one for each image, are packed then: how many there are
     may depend on the run, but nothing else."""
-    alike = not op.trans_a and x.shape[:-2] == w.shape[:-2] and x.rank <= 4
+    alike = x.shape[:-2] == w.shape[:-2] and x.rank <= 4
     return alike and not varies(e for v in (x, w) for e in v.shape[v.rank > 2 :])

@@ -311,8 +311,8 @@ class MatMulIntegers(ConvInteger):
             return "operand 1 is constant"
         if node.op.infer(*node.operand_types())[0].dtype != I32:
             return "its sums are wider than 32 bits"
-        if op.trans_a or a.shape[:-2] != w.shape[:-2] or len(a.shape) > 4:
-            return "it is no plain product of as many matrices"
+        if a.shape[:-2] != w.shape[:-2] or len(a.shape) > 4:
+            return "it is no product of as many matrices"
         if laid_out(node):
             return "a layout is not row-major"
         staged = _staged_rows(op, a, own)
@@ -327,8 +327,9 @@ class MatMulIntegers(ConvInteger):
         a, w = operand_pair(node)
         result, problem = b.result(0), _matrices(node)
         assert isinstance(node.op, MatMul)
+        left = swapped(b.read(a)) if node.op.trans_a else b.read(a)
         right = swapped(b.read(w)) if node.op.trans_b else b.read(w)
-        views = [b.read(a), right, result, *(b.read(v).broadcast(result.shape) for v in node.extras)]
+        views = [left, right, result, *(b.read(v).broadcast(result.shape) for v in node.extras)]
         source, right, result, *extras = (_images(v) for v in views)
         staged = _staged_rows(node.op, a, own)
         _, tile = best_integer_tile(problem, own, own.flips(a.dtype) and not staged, b.target)
@@ -344,9 +345,10 @@ class MatMulIntegers(ConvInteger):
 
 
 def _matrices(node: Node) -> Problem:
-    a, _ = operand_pair(node)
-    images = math.prod(a.shape[:-2])
-    return Problem(images, 1, a.shape[-2], node.result.shape[-1], a.shape[-1], (1, 1), (1, 1), (1, 1))
+    op, (a, _) = node.op, operand_pair(node)
+    assert isinstance(op, MatMul)
+    images, (rows, columns) = math.prod(a.shape[:-2]), node.result.shape[-2:]
+    return Problem(images, 1, rows, columns, a.shape[-2 if op.trans_a else -1], (1, 1), (1, 1), (1, 1))
 
 
 def _images(view: View) -> View:

@@ -12,6 +12,8 @@ sums of f32 one factor of the scores does the same; all the keys of a cache need
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Value
 from mccompile.ir.types import F32
@@ -51,7 +53,7 @@ def run(graph: Graph, remarks: Remarks) -> int:
             continue
         scaled = ex.apply("mul", ex.var(0, F32), ex.num(factor, F32))
         score = ex.substitute(op.score, lambda v, s=scaled: s if v.index == 0 else v)  # type: ignore[misc]
-        node.op = Attention(score, op.trans_q, op.trans_k, op.trans_v, op.weight)
+        node.op = replace(op, score=score)
         scales = [r.producer(old) for old, new in zip(node.operands, operands, strict=True) if old is not new]
         r.rewire(node, operands)
         for scale in scales:

@@ -61,9 +61,14 @@ def _check(m: Match, target: Target) -> Fail | None:
         return Fail("")
     if target.requant != "float" or (reason := not_covered(node, (a.type, b.type), I32, False, target)):
         return Fail(f"{target.name} multiplies such matrices one by one" if target.requant != "float" else reason)
-    if bound(a.shape[-1]) * LARGEST >= 2**31:
+    if bound(_terms(m)) * LARGEST >= 2**31:
         return Fail("the sum might overflow")
     return None
+
+
+def _terms(m: Match) -> int:
+    """Products of a sum."""
+    return m.values["a"].shape[-2 if m.op(MatMul).trans_a else -1]
 
 
 def _bytes_of(graph: Graph, node: Node, i: int) -> _Bytes | None:
@@ -95,14 +100,17 @@ def _rewrite(m: Match) -> None:
     left, right = (_bytes_of(r.graph, node, i) for i in range(2))
     assert left is not None
     assert right is not None
-    name, extras, terms = node.result.name, list(node.extras), a.shape[-1]
+    name, extras, terms = node.result.name, list(node.extras), _terms(m)
     node.pre = {0: left.whole, 1: right.whole}
     exact: ex.Expr = ex.acc(I32)
     if right.zero is not None:
         middle = lowest(b.dtype) + 128
         less = ex.num(middle, I32)
-        rows = _added_up(m, a, left.whole, a.type.rank - 1)
-        extras.append(r.insert_node(node, rows, [f"{name}.rows"])[0])
+        rows = _added_up(m, a, left.whole, a.type.rank - (2 if op.trans_a else 1))
+        (found,) = r.insert_node(node, rows, [f"{name}.rows"])
+        if op.trans_a:
+            found = r.insert(node, Reshape((*a.shape[:-2], a.shape[-1], 1)), [found], f"{name}.rows.turned")
+        extras.append(found)
         each: ex.Expr = ex.var(len(extras) - 1, I32)
         if left.zero is not None:
             each = ex.apply("sub", each, ex.apply("mul", left.zero, ex.num(terms, I32)))

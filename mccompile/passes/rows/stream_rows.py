@@ -49,7 +49,8 @@ LITTLE = "that would hardly be faster, and little less would be alive at once"
 
 def run(graph: Graph, remarks: Remarks, target: Target) -> int:
     """Compute chains of convolutions strip by strip of rows where values between them exceed the second cache, it
-    takes no longer, and less memory is needed or a part of the network's time is saved. Exact."""
+    takes no longer, and less memory is needed or a part of the network's time is saved. Exact but for
+    kernels that round by tiles (Winograd's)."""
     if not target.spare_memory or not target.lanes or not target.machine.l2:
         return 0
     costs = _Costs(target, graph)

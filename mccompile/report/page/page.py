@@ -149,7 +149,8 @@ def _tiles(report: Report) -> list[Tile]:
     tiles.append(Tile("Weights", nbytes(report["weights_bytes"]), f"the blob has {report['blob_bytes']:,} bytes"))
     gap = memory["gap_percent"]
     bound = "the lower bound" if gap == 0 else f"{gap} % above the lower bound"
-    bound += f"; {nbytes(memory['naive_bytes'])} without reuse"
+    if memory["naive_bytes"] > memory["peak_bytes"]:
+        bound += f"; {nbytes(memory['naive_bytes'])} without reuse"
     tiles.append(Tile("Arena", nbytes(memory["arena_bytes"]), bound))
     if code:
         tiles.append(Tile("Code", nbytes(code["text_bytes"]), f"and {nbytes(code['runtime_bytes'])} of runtime"))
