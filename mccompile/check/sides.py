@@ -12,11 +12,13 @@ scale of all is made of, so that its last place may decide ties.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from copy import copy
 from typing import Any
 
 import numpy as np
 
 from mccompile.check.branches import Computed, computed
+from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node, Value, typed
 from mccompile.passes.rewrite.bodies import calls_library
 
@@ -65,17 +67,49 @@ def _nudged(
         summed = node.operands if _adds_up(node) else node.inputs if of_library else ()
         changed = _changed(summed, values, rng, nudge)
         read = (*node.inputs, *(v for v in step.graph.counts.values() if v in values))
-        if not changed and not of_library and all(values[v] is plain.get(v) for v in read):
+        less, more = (_with_factors(node, 1 + s * nudge) if draw >= DRAWS else None for s in (-1, 1))
+        if not changed and not of_library and more is None and all(values[v] is plain.get(v) for v in read):
             values.update({v: plain[v] for v in node.results})
             continue
         known = step.graph.known_at(node, values, extents)
-        results = node.evaluate({**values, **changed}, wide=True, extents=known)
+        results = (more or node).evaluate({**values, **changed}, wide=True, extents=known)
+        if less is not None:
+            others = less.evaluate({**values, **changed}, wide=True, extents=known)
+            results = [np.where(rng.integers(2, size=a.shape), a, b) for a, b in zip(results, others, strict=True)]
         given = dict(zip(node.results, results, strict=True))
         if of_library:
             given |= _changed(node.results, given, rng, nudge)
         for v, a in given.items():
             values[v] = plain[v] if v in plain and np.array_equal(a, plain[v]) else a
     return {v.name: values[v] for v in graph.outputs}
+
+
+def _with_factors(node: Node, by: float) -> Node | None:
+    """A node that rounds a product and a sum, ``rne(x * 0.0235 - 3.0)``, with the constants of such products times
+    ``by``: what is a tie there falls to another side where C compilers join both. None if there are none."""
+    found = False
+
+    def joined(e: ex.Expr) -> ex.Expr:
+        e = ex.with_operands(e, joined)
+        return ex.with_operands(e, product) if isinstance(e, ex.Apply) and e.fn in ("add", "sub") else e
+
+    def product(e: ex.Expr) -> ex.Expr:
+        return ex.with_operands(e, factor) if isinstance(e, ex.Apply) and e.fn == "mul" else e
+
+    def factor(e: ex.Expr) -> ex.Expr:
+        nonlocal found
+        if not isinstance(e, ex.Num) or not e.dtype.is_float or abs(np.frexp(e.value)[0]) == 0.5:
+            return e  # products by powers of two are exact
+        found = True
+        return ex.num(float(e.value) * by, e.dtype)
+
+    body, other = node.op.elementwise, copy(node)
+    if not any("rne" in ex.functions(e) for e in (*node.post.values(), *([] if body is None else [body]))):
+        return None
+    other.post = {i: joined(e) for i, e in node.post.items()}
+    if body is not None:
+        other.op = node.op.with_elementwise(joined(body))
+    return other if found else None
 
 
 def _wide(graph: Graph, v: Value) -> Array:

@@ -35,6 +35,7 @@ _MOVES = ("Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
 _READERS: dict[str, tuple[int, ...]] = {
     "DequantizeLinear": (0, 2), "Cast": (0,), "CastLike": (0, 1), "QuantizeLinear": (2,), "Shape": (0,), "Size": (0,),
     **dict.fromkeys(_MOVES, (0,)), "com.microsoft:GatherBlockQuantized": (0, 3),
+    "com.microsoft:DequantizeLinear": (0, 2), "com.microsoft:QuantizeLinear": (2,),
 }  # fmt: skip
 """Operators that may read such a value of less than 16 bits, and as which inputs."""
 
@@ -64,7 +65,8 @@ _OF_TYPES = ("BitCast", "DequantizeLinear", "QuantizeLinear")
 def depends_on_narrow(node: OnnxNode, inputs: Sequence[Known | None], narrow: Mapping[Value, str]) -> bool:
     """Whether a node has to see a narrow type: what evaluates constants sees the one that holds it, and would not
     saturate at 15 what u4 is."""
-    return not node.domain and node.op_type in _OF_TYPES and any(isinstance(v, Value) and v in narrow for v in inputs)
+    of_types = node.domain in ("", "com.microsoft") and node.op_type in _OF_TYPES
+    return of_types and any(isinstance(v, Value) and v in narrow for v in inputs)
 
 
 def as_computed(array: np.ndarray, kind: str) -> np.ndarray:

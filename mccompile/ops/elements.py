@@ -25,6 +25,7 @@ from mccompile.ir.types import BOOL, I64
 from mccompile.ops.extents import Extents
 from mccompile.ops.frontend import Import
 from mccompile.ops.gather import Gather
+from mccompile.ops.map import Map
 from mccompile.ops.movement import Movement
 from mccompile.ops.number import MAX_ELEMENTS, ReadNumber
 from mccompile.ops.reshape import Reshape
@@ -154,6 +155,7 @@ class Elements:
         self.operands: list[Value] = []
         self._known: dict[Value, tuple[Whole, ...]] = {}
         self._raw: dict[Value, tuple[ex.Expr, ...]] = {}
+        self._constant: dict[Value, list[int | None]] = {}
         self._extents: dict[int, Value] = {}
         self._told: dict[ex.Expr, int] = {}
         self._producers: dict[Value, Node] | None = None
@@ -189,7 +191,41 @@ class Elements:
         sources = self._sources(value)
         if any(n.numbers(v) for v, _ in sources):
             return tuple(self._element(v, i, what) for v, i in sources)
-        return tuple(Whole(ex.convert(e, I64)).most(-FAR).least(FAR) for e in self.raw(value, what))
+        constants = self._constants(value)
+        if all(c is not None for c in constants):
+            return tuple(Whole.of(c) for c in constants if c is not None)
+        read = (Whole(ex.convert(e, I64)).most(-FAR).least(FAR) for e in self.raw(value, what))
+        return tuple(e if c is None else Whole.of(c) for e, c in zip(read, constants, strict=True))
+
+    def _constants(self, value: Value) -> list[int | None]:
+        """The elements that are known though others beside them are not, of what is computed of each element alone:
+        Where(shape == -1, 1, shape) of a shape [1, n, 16] is 1, unknown, 16."""
+        if value not in self._constant:
+            self._constant[value] = self._constants_of(value)
+        return self._constant[value]
+
+    def _constants_of(self, value: Value) -> list[int | None]:
+        if value in self.node.graph.constants and not value.dtype.is_float:
+            return [int(e) for e in self.node.graph.array(value).reshape(-1)]
+        found: list[int | None] = [None] * (1 if value.type.varies else value.type.count)
+        for k, (v, i) in enumerate(self._sources(value)):
+            numbers = self.node.numbers(v)
+            if v is not value:
+                found[k] = self._constants(v)[i]
+            elif numbers:
+                found[k] = None if isinstance(numbers[i], Dim) else int(numbers[i])
+        node = None if self._producers is None else self._producers.get(value)
+        if node is None or not isinstance(node.op, Map) or node.pre or node.post or node.varies:
+            return found
+        if any(v.dtype.is_float or v.type.count not in (1, len(found)) for v in (*node.inputs, value)):
+            return found
+        given = [self._constants(v) for v in node.inputs]
+        for k in range(len(found)):
+            own = [g[k if len(g) > 1 else 0] for g in given]
+            if None not in own:
+                arrays = [np.asarray(o, v.dtype.numpy) for o, v in zip(own, node.inputs, strict=True)]
+                found[k] = int(node.op.evaluate(*arrays)[0])
+        return found
 
     def _element(self, value: Value, i: int, what: str) -> Whole:
         numbers = self.node.numbers(value)

@@ -182,10 +182,15 @@ def _bits(packer: _Packer) -> int:
     return max((packer.slots - 1).bit_length(), 1)
 
 
+_MOST = 16
+"""How often as many nodes a forest may have where trees share parts, as tests of categories one behind the other do:
+each way to a part gets its own."""
+
+
 def _by_breadth(forest: Forest, packer: _Packer, root: int) -> tuple[list[tuple[int, int]], int]:
     """The nodes of a tree, children side by side, each with the place of its first child; and the depth."""
-    order, places, seen, depth = deque([(root, 0)]), list[tuple[int, int]](), {root}, 0
-    count = 1
+    order, places, depth = deque([(root, 0)]), list[tuple[int, int]](), 0
+    count, nodes = 1, len(forest.nodes)
     while order:
         number, level = order.popleft()
         node = forest.nodes[number]
@@ -195,9 +200,8 @@ def _by_breadth(forest: Forest, packer: _Packer, root: int) -> tuple[list[tuple[
             continue
         places.append((number, count))
         for child in packer.words(node)[2]:
-            if not 0 <= child < len(forest.nodes) or child in seen:
-                raise ForestError(f"node {child} is reached twice, or is none")
-            seen.add(child)
+            if not 0 <= child < nodes or level >= nodes or count > _MOST * nodes:
+                raise ForestError(f"node {child} is reached from itself or too often, or is none")
             order.append((child, level + 1))
         count += 2
     return places, depth

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import NodeProto, TensorProto, helper
+from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 import mccompile
 
@@ -100,3 +100,25 @@ def test_elements_that_are_repeated(dtype: int, element: float, extents: str, tm
     mccompile.compile(model, tmp_path / "out", target="generic", **options)
     (got,) = mccompile.load(tmp_path / "out").run(**given).values()
     np.testing.assert_array_equal(got, np.full(shape, element, np.float32))
+
+
+def test_weights_of_four_bits_before_opset_21(tmp_path: Path) -> None:
+    """onnxruntime's quantizer has operators of its own there, as the types are newer than the opset."""
+    w = np.arange(-8, 8, dtype=np.int8).reshape(4, 4)
+    kind = helper.make_tensor("w", TensorProto.INT4, [4, 4], w.ravel().tolist())
+    zero = helper.make_tensor("z", TensorProto.INT4, [], [2])
+    nodes = [
+        helper.make_node("DequantizeLinear", ["w", "s", "z"], ["wf"], domain="com.microsoft"),
+        helper.make_node("MatMul", ["x", "wf"], ["y"]),
+    ]
+    graph = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 4])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 4])],
+        [kind, zero, numpy_helper.from_array(np.float32(0.5), "s")],
+    )  # fmt: skip
+    opsets = [helper.make_opsetid("", 13), helper.make_opsetid("com.microsoft", 1)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=10), tmp_path / "net.onnx")
+    mccompile.compile(tmp_path / "net.onnx", tmp_path / "out", target="generic")
+    x = np.linspace(-1, 1, 8, dtype=np.float32).reshape(2, 4)
+    got = mccompile.load(tmp_path / "out").run({"x": x})["y"]
+    np.testing.assert_allclose(got, x @ ((w - 2) * np.float32(0.5)), rtol=1e-5, atol=1e-6)

@@ -206,6 +206,19 @@ def test_what_onnxruntime_leaves_out_of_regressors_is_refused(tmp_path: Path) ->
             evaluated(tmp_path, op, [floats(3, 1)], domain=ML, post_transform="LOGISTIC", **attrs)
 
 
+def test_tests_of_categories_share_a_part(tmp_path: Path) -> None:
+    """x0 in {1, 3, 4} as LightGBM's converter has it: one test behind the other, which share what is true."""
+    attrs = {
+        "nodes_treeids": [0] * 5, "nodes_nodeids": [0, 1, 2, 3, 4], "nodes_featureids": [0] * 5,
+        "nodes_modes": ["BRANCH_EQ"] * 3 + ["LEAF"] * 2, "nodes_values": [1.0, 3.0, 4.0, 0.0, 0.0],
+        "nodes_truenodeids": [3, 3, 3, 0, 0], "nodes_falsenodeids": [1, 2, 4, 0, 0], "target_treeids": [0, 0],
+        "target_nodeids": [3, 4], "target_ids": [0, 0], "target_weights": [5.0, -7.0], "n_targets": 1,
+    }  # fmt: skip
+    x = np.arange(6, dtype=np.float32)[:, None]
+    (y,) = evaluated(tmp_path, "TreeEnsembleRegressor", [x], domain=ML, **attrs)
+    np.testing.assert_array_equal(y[:, 0], [-7, 5, -7, 5, 5, -7])
+
+
 @pytest.mark.parametrize("mode", ["MIN", "MAX"])
 def test_a_leaf_that_gives_to_a_target_twice(mode: str, tmp_path: Path) -> None:
     """x0 <= 0.5: 5 to target 0; else 7 and 9 to target 1."""
@@ -226,7 +239,7 @@ def test_a_leaf_that_gives_to_a_target_twice(mode: str, tmp_path: Path) -> None:
 def test_what_are_no_trees_is_refused(tmp_path: Path) -> None:
     x = floats(1, 1, 2)
     for wrong, why in (
-        ({"nodes_truenodeids": [0, 0, 3]}, "reached twice"), ({"nodes_featureids": [0, 2, 1]}, "outside of rows"),
+        ({"nodes_truenodeids": [0, 0, 3]}, "from itself"), ({"nodes_featureids": [0, 2, 1]}, "outside of rows"),
         ({"nodes_falsenodeids": [9, 1, 4]}, "leaf 9"), ({"tree_roots": [0, 7]}, "root"),
         ({"leaf_targetids": [0, 1, 0, 2, 0]}, "target 2"), ({"nodes_trueleafs": [0, 1]}, "unequal"),
     ):  # fmt: skip

@@ -727,3 +727,21 @@ def test_maxima_may_go_back_to_a_batch_of_nothing(tmp_path: Path) -> None:
         want = np.zeros(16 * n, np.float32)
         want[given["at"].ravel()] = given["x"].ravel()
         np.testing.assert_array_equal(network.run(given)["y"], want.reshape(n, 1, 4, 4))
+
+
+def test_elements_of_a_shape_that_are_known_stay_so_where_minus_one_is_replaced(tmp_path: Path) -> None:
+    """Expand by Where(shape == -1, 1, shape) of [1, n, 16], as torch writes it: n alone needs a bound."""
+    m = Maker()
+    n = m.node("Cast", [m.input("d", [1])], to=onnx.TensorProto.INT64)
+    shape = m.node("Concat", [m.const(np.array([1])), n, m.const(np.array([16]))], axis=0)
+    asked = m.node("Equal", [shape, m.const(np.full(3, -1))])
+    wanted = m.node("Where", [asked, m.const(np.ones(3, np.int64)), shape])
+    m.node("Expand", [m.input("x", [1, 1, 16]), wanted], "y")
+    onnx.save(m.model(["y"]), tmp_path / "net.onnx")
+    with pytest.raises(CompileError, match="extent 1 of the result is computed at run time") as caught:
+        mccompile.compile(tmp_path / "net.onnx", tmp_path / "out", target="generic")
+    (bound,) = re.findall(r"bounds={'(\w+)': N}", str(caught.value))
+    mccompile.compile(tmp_path / "net.onnx", tmp_path / "out", target="generic", bounds={bound: 5})
+    x = np.arange(16, dtype=np.float32).reshape(1, 1, 16)
+    got = mccompile.load(tmp_path / "out").run({"x": x, "d": np.float32([3])})["y"]
+    np.testing.assert_array_equal(got, np.repeat(x, 3, axis=1))

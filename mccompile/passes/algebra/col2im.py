@@ -58,8 +58,9 @@ FASTER = 0.99
 OF_LINES = 1.14
 """The same of phases in rows, which take longer than estimated (Zen 4: 9 x 9 at strides of 2 or 3, 1.2 to 1.5 times
 as long)."""
-OF_WINDOWS = 0.9
-"""The same of a convolution at stride 1."""
+OF_WINDOWS = 0.75
+"""The same of a convolution at stride 1, of which products and columns take longer than estimated (Zen 4: windows of
+3 x 3 to 7 x 7 and one to four filters, 1.05 to 1.5 times as long)."""
 LEAST_CHANNELS = 7
 """Of fewer channels a column takes longer to store and to read again than to compute."""
 RELAYOUT_CYCLES = 0.5
