@@ -109,7 +109,8 @@ def test_products_and_sums_that_compilers_join_may_fall_to_either_side(tail: str
     byte, step = np.float32(1 / 255), np.float32(6) / np.float32(255)
     known = {
         "z0": np.uint8(0), "z128": np.uint8(128), "z200": np.uint8(200), "s1": byte, "s2": step,
-        "s4": np.float32(9 / 255), "s5": np.float32(0.05), "six": np.float32(6), "less": np.float32(-3), "least": np.float32(1e-3),
+        "s4": np.float32(9 / 255), "s5": np.float32(0.05),
+        "six": np.float32(6), "less": np.float32(-3), "least": np.float32(1e-3),
         "axis": np.array([1]), "at": np.arange(4)[::-1, None].copy(), "zeros": np.zeros((4, 3), np.float32),
     }  # fmt: skip
     nodes: list[Any] = []
