@@ -82,7 +82,7 @@ def require_fit(c: Compilation, ram: int | None, flash: int | None) -> None:
     report = make_report(c, {})
     found = misfits(report, weight_sizes(c), ram, flash)
     if found:
-        if ram is not None and c.options.ram == ram and report["memory"]["arena_bytes"] > ram:
+        if c.in_vain and ram is not None and c.options.ram == ram and report["memory"]["arena_bytes"] > ram:
             found.append(f"  {c.in_vain}")
         hint = _ways_out(c, report, ram, flash)
         raise CompileError("\n".join(found), where=c.source, hint=hint, code="does-not-fit")
