@@ -67,15 +67,14 @@ def _nudged(
         summed = node.operands if _adds_up(node) else node.inputs if of_library else ()
         changed = _changed(summed, values, rng, nudge)
         read = (*node.inputs, *(v for v in step.graph.counts.values() if v in values))
-        less, more = (_with_factors(node, 1 + s * nudge) if draw >= DRAWS else None for s in (-1, 1))
-        if not changed and not of_library and more is None and all(values[v] is plain.get(v) for v in read):
+        either = _either(node, nudge) if draw >= DRAWS else []
+        if not changed and not of_library and not either and all(values[v] is plain.get(v) for v in read):
             values.update({v: plain[v] for v in node.results})
             continue
         known = step.graph.known_at(node, values, extents)
-        results = (more or node).evaluate({**values, **changed}, wide=True, extents=known)
-        if less is not None:
-            others = less.evaluate({**values, **changed}, wide=True, extents=known)
-            results = [np.where(rng.integers(2, size=a.shape), a, b) for a, b in zip(results, others, strict=True)]
+        results, *others = (n.evaluate({**values, **changed}, wide=True, extents=known) for n in either or [node])
+        for other in others:
+            results = [np.where(rng.integers(2, size=a.shape), a, b) for a, b in zip(results, other, strict=True)]
         given = dict(zip(node.results, results, strict=True))
         if of_library:
             given |= _changed(node.results, given, rng, nudge)
@@ -84,10 +83,23 @@ def _nudged(
     return {v.name: values[v] for v in graph.outputs}
 
 
-def _with_factors(node: Node, by: float) -> Node | None:
-    """A node that rounds a product and a sum, ``rne(x * 0.0235 - 3.0)``, with the constants of such products times
-    ``by``: what is a tie there falls to another side where C compilers join both. None if there are none."""
-    found = False
+def _either(node: Node, nudge: float) -> list[Node]:
+    """A node that rounds a product and a sum, ``rne(x * 0.0235 - 3.0)``, with the constants of such products a little
+    larger, and a little smaller: what is a tie there falls to another side where C compilers join both. [] of others.
+    """
+    made = []
+    for by in (1 + nudge, 1 - nudge):
+        other, body = copy(node), node.op.elementwise
+        other.post = {i: _with_factors(e, by) for i, e in node.post.items()}
+        if body is not None:
+            other.op = node.op.with_elementwise(_with_factors(body, by))
+        made.append(other)
+    return made if made[0].expressions != node.expressions else []
+
+
+def _with_factors(body: ex.Expr, by: float) -> ex.Expr:
+    """A body that rounds, with constants times ``by`` where a product is a term of a sum: those that are no powers of
+    two, by which products are exact."""
 
     def joined(e: ex.Expr) -> ex.Expr:
         e = ex.with_operands(e, joined)
@@ -97,19 +109,10 @@ def _with_factors(node: Node, by: float) -> Node | None:
         return ex.with_operands(e, factor) if isinstance(e, ex.Apply) and e.fn == "mul" else e
 
     def factor(e: ex.Expr) -> ex.Expr:
-        nonlocal found
-        if not isinstance(e, ex.Num) or not e.dtype.is_float or abs(np.frexp(e.value)[0]) == 0.5:
-            return e  # products by powers of two are exact
-        found = True
-        return ex.num(float(e.value) * by, e.dtype)
+        known = isinstance(e, ex.Num) and e.dtype.is_float and abs(np.frexp(e.value)[0]) != 0.5
+        return ex.num(float(e.value) * by, e.dtype) if isinstance(e, ex.Num) and known else e
 
-    body, other = node.op.elementwise, copy(node)
-    if not any("rne" in ex.functions(e) for e in (*node.post.values(), *([] if body is None else [body]))):
-        return None
-    other.post = {i: joined(e) for i, e in node.post.items()}
-    if body is not None:
-        other.op = node.op.with_elementwise(joined(body))
-    return other if found else None
+    return joined(body) if "rne" in ex.functions(body) else body
 
 
 def _wide(graph: Graph, v: Value) -> Array:

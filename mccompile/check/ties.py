@@ -40,6 +40,7 @@ from mccompile.driver import Compilation
 from mccompile.interface.tensors import MODELS_OWN, Interface
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node, Value
+from mccompile.ir.op import Op
 from mccompile.ir.types import I32, I64
 from mccompile.onnxio import rounded_inputs, tensor_names
 from mccompile.ops.reduce import Reduce
@@ -379,15 +380,15 @@ def _moved(
         shape = np.broadcast_shapes(*(values[v].shape for v in node.inputs))
         masks = [np.broadcast_to(hidden[v], shape) for v in node.inputs if v in hidden]
         return [np.logical_or.reduce(masks) if masks else np.array(False)]
-    sums = isinstance(node.op, Reduce) and node.op.mode == "sum"
-    moves = (node.op.hands_on or sums) and not node.pre
+    op: Op = node.op
+    if isinstance(op, Reduce) and op.mode == "sum":  # one term that is unsure makes the sum so
+        op = replace(op, mode="max")
+    moves = (op is not node.op or op.hands_on) and not node.pre
     own = [v for i, v in enumerate(node.operands) if v is not None and (i == 0 or v.dtype not in (I32, I64))]
     if not moves or not any(v in hidden for v in own):
         return [np.array(False)] * len(node.results)
     given = {v: values[v] for v in node.operands if v is not None}  # of indices, what they are
     given |= {v: hidden[v].astype(values[v].dtype) if v in hidden else np.zeros_like(values[v]) for v in own}
     bare = copy(node)
-    bare.post = {}  # which is of each element alone
-    if isinstance(node.op, Reduce) and sums:  # one term that is unsure makes the sum so
-        bare.op = replace(node.op, mode="max")
+    bare.op, bare.post = op, {}  # an epilogue is of each element alone
     return [np.asarray(found, bool) for found in bare.evaluate(given, extents=known)]

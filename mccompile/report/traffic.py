@@ -62,9 +62,9 @@ def step_macs(module: KernelModule, graph: Graph) -> list[int]:
     last: dict[tuple[str, ...], int] = {}
     for i, step in enumerate(steps):
         if isinstance(step, Call) and step.origins in open_:
-            if step.origins not in last or not step.kernel.startswith("copy."):
-                last[step.origins] = i
             family, nodes = step.kernel.partition(".")[0], open_[step.origins]
+            if step.origins not in last or family != "copy":
+                last[step.origins] = i
             own = next((n for n in nodes if n[0] == family), None)
             if own is not None:
                 nodes.remove(own)

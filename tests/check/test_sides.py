@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from onnx import TensorProto, helper
 
@@ -14,6 +15,7 @@ from mccompile.check.reference import Expected
 from mccompile.check.sides import sides
 from mccompile.driver import Options
 from tests.check.conftest import compile_to, save
+from tests.support.small_models import Maker
 from tests.support.targets import needs_target
 
 
@@ -106,34 +108,24 @@ def test_integers_may_be_off_by_their_own_noise_and_no_more() -> None:
 def test_products_and_sums_that_compilers_join_may_fall_to_either_side(tail: str, tmp_path: Path) -> None:
     """u8(rne(e * 6 / 255 - 3)) / (6 / 255), whose products every tie is made of, then a logarithm that magnifies it,
     places or sums of it, and bytes again."""
-    byte, step = np.float32(1 / 255), np.float32(6) / np.float32(255)
-    known = {
-        "z0": np.uint8(0), "z128": np.uint8(128), "z200": np.uint8(200), "s1": byte, "s2": step,
-        "s4": np.float32(9 / 255), "s5": np.float32(0.05),
-        "six": np.float32(6), "less": np.float32(-3), "least": np.float32(1e-3),
-        "axis": np.array([1]), "at": np.arange(4)[::-1, None].copy(), "zeros": np.zeros((4, 3), np.float32),
-    }  # fmt: skip
-    nodes: list[Any] = []
+    m, step = Maker(opset=16), np.float32(6) / np.float32(255)
 
-    def node(op: str, *names: str, **attributes: Any) -> str:
-        nodes.append(helper.make_node(op, list(names), [f"t{len(nodes)}"], **attributes))
-        return f"t{len(nodes) - 1}"
+    def rounded(x: str, scale: float, zero: int) -> str:
+        known = [m.const(np.float32(scale)), m.const(np.uint8(zero))]
+        return m.node("DequantizeLinear", [m.node("QuantizeLinear", [x, *known]), *known])
 
-    def rounded(x: str, scale: str, zero: str) -> str:
-        return node("DequantizeLinear", node("QuantizeLinear", x, scale, zero), scale, zero)
-
-    u = rounded("x", "s1", "z0")
-    scaled = rounded(node("Mul", node("Mul", u, rounded("w", "s1", "z0")), "six"), "s2", "z0")
-    y = rounded(node("Add", scaled, "less"), "s2", "z128")
-    last = node("Sub", node("Log", node("Add", rounded(node("Mul", y, y), "s4", "z0"), "least")), u)
-    last = node("ScatterND", "zeros", "at", last) if tail == "scatter" else last
-    last = node("ReduceSum", last, "axis", keepdims=0) if tail == "sum" else last
-    out = rounded(last, "s5", "z200")
-    used = {name for n in nodes for name in n.input}
-    ports = {name: (TensorProto.FLOAT, [4, 3]) for name in "xw"}
-    arrays = {name: np.asarray(a) for name, a in known.items() if name in used}
-    path = save(tmp_path / "net.onnx", nodes, ports, {out: (TensorProto.FLOAT, None)}, arrays, opset=16)
+    x, w = (rounded(m.input(name, [4, 3]), 1 / 255, 0) for name in "xw")
+    scaled = rounded(m.node("Mul", [m.node("Mul", [x, w]), m.const(np.float32(6))]), step, 0)
+    y = rounded(m.node("Add", [scaled, m.const(np.float32(-3))]), step, 128)
+    above = m.node("Add", [rounded(m.node("Mul", [y, y]), 9 / 255, 0), m.const(np.float32(1e-3))])
+    last = m.node("Sub", [m.node("Log", [above]), x])
+    if tail == "scatter":
+        zeros, at = m.const(np.zeros((4, 3), np.float32)), m.const(np.arange(4)[::-1, None].copy())
+        last = m.node("ScatterND", [zeros, at, last])
+    elif tail == "sum":
+        last = m.node("ReduceSum", [last, m.const(np.array([1]))], keepdims=0)
+    onnx.save(m.model([rounded(last, 0.05, 200)]), tmp_path / "net.onnx")
     rng = np.random.default_rng(0)
     given = {name: rng.random((20, 4, 3), dtype=np.float32) for name in "xw"}
-    found = check(path, Options(target=needs_target("x86-64-v3")), inputs=given)
+    found = check(tmp_path / "net.onnx", Options(target=needs_target("x86-64-v3")), inputs=given)
     assert found.ok, "\n".join(found.lines())
