@@ -5,16 +5,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from mccompile.check.branches import Computed
 from mccompile.check.compare import limits
 from mccompile.check.heads import rounds
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node, Value
+from mccompile.ir.op import Kind
+from mccompile.ops.text_concat import TextConcat
+from mccompile.ops.text_normalize import TextKeep
+from mccompile.ops.text_split import TextSplit
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -55,6 +60,32 @@ def _unrounded(body: ex.Expr | None) -> ex.Expr | None:
         return part if earlier else ex.with_operands(part, without)
 
     return without(body.operand)
+
+
+def of_whole_numbers(steps: Iterable[Computed], known: Container[str]) -> set[str]:
+    """The names of what is computed of the whole numbers that are ``known`` (text is bytes), and of inputs and
+    constants, by no fractions: joined texts, and what is picked, added or compared."""
+    found = set[Value]()
+    names = set[str]()
+    for step in steps:
+        node = step.node
+        if step.taken is None:
+            given = [v for v in node.inputs if v not in step.graph.inputs and v not in step.graph.constants]
+            sure = all(v in found or v.name in known for v in given) and _makes_whole_numbers(node)
+            found.update(node.results if sure else ())
+        else:
+            found.update(v for v, own in zip(node.results, step.taken, strict=True) if own in found)
+        names.update(v.name for v in node.results if v in found)
+    return names
+
+
+def _makes_whole_numbers(node: Node) -> bool:
+    """Whether a node makes whole numbers of such without a fraction in between, as a mean would."""
+    op = node.op
+    picks = op.selects or op.kind is Kind.INJECTIVE or isinstance(op, TextConcat | TextKeep | TextSplit)
+    dtypes = [v.dtype for v in (*node.inputs, *node.results)]
+    dtypes += [part.dtype for body in node.expressions for part in ex.distinct(body)]
+    return picks and not node.regions and not any(d.is_float for d in dtypes)
 
 
 def zeros_of(imported: Graph, nodes: Sequence[Node]) -> dict[str, float]:

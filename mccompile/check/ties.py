@@ -34,7 +34,7 @@ from mccompile.check.inner import Inner
 from mccompile.check.parts import part_of
 from mccompile.check.reals import narrow, real_results
 from mccompile.check.reference import Expected, judge_of
-from mccompile.check.rounding import TIE, of_floats, zeros_of
+from mccompile.check.rounding import TIE, of_floats, of_whole_numbers, zeros_of
 from mccompile.check.standing import back, carried, standing_for
 from mccompile.driver import Compilation
 from mccompile.interface.tensors import MODELS_OWN, Interface
@@ -49,7 +49,8 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 FAR = 1.0
 """How far the reference's own result may be from the real one, in steps, where a layer gives another: more says that
-the network was read as another one. onnxruntime is no further than a tie, but for functions that it approximates."""
+the network was read as another one. onnxruntime is no further than a tie, but for functions that it approximates, and
+no further at all where no fractions are made (`of_whole_numbers`)."""
 
 _OF_REQUANT = {"exact": TIE, "tflite": 0.75}
 """That by how sums are rounded. TensorFlow Lite rounds twice: to 2^-e steps at first, e at least 1."""
@@ -165,6 +166,7 @@ def judge_layers(
     given = interface.model_inputs(inputs)
     real_run = real_results(imported, theirs, given)
     reals, nodes, outputs = real_run.numbers, [step.node for step in real_run.steps], real_run.outputs
+    whole = of_whole_numbers(real_run.steps, theirs.keys())
     del real_run  # its values are memory
     no_numbers = sum(int(np.isnan(a).sum()) for a in reals.values())
     zeros = zeros_of(imported, nodes)
@@ -217,13 +219,14 @@ def judge_layers(
             differs = got != want
             layers, elements, differing = layers + 1, elements + got.size, differing + int(differs.sum())
             more = of_floats(real, zeros.get(name), want.dtype)
+            theirs_far = min(far, tie) if name in whole else far
             asked = differs if far > tie else differs & ~near
-            fault = _first_fault(want, got, real, (far + more, tie + more), (asked, differs & ~near), few)
+            fault = _first_fault(want, got, real, (theirs_far + more, tie + more), (asked, differs & ~near), few)
             if fault is not None:  # unless it is of what the layer rounds before
                 behind = inner().moves(name, node.origins)
                 behind = (behind if turn is None else _shaped(behind, got, turn))[part] if behind.ndim else behind
                 more = more + behind
-                fault = _first_fault(want, got, real, (far + more, tie + more), (asked, differs & ~near), few)
+                fault = _first_fault(want, got, real, (theirs_far + more, tie + more), (asked, differs & ~near), few)
             if fault is not None:
                 wrong[name] = fault[0], f"{v.name}: {fault[1]}"
             values[v] = floats if floats is not None else _with_sign(want, v.dtype.numpy)

@@ -42,7 +42,7 @@ class CacheError(CompileError):
 def cache_dir() -> Path:
     """Where built libraries are kept: $MCC_CACHE, or the user's cache folder."""
     if os.environ.get("MCC_CACHE"):
-        return Path(os.environ["MCC_CACHE"])
+        return Path(os.environ["MCC_CACHE"]).absolute()  # the C compiler runs in another folder
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(base) / "mccompile"
 

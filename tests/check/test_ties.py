@@ -24,10 +24,11 @@ from mccompile.check.trace import Trace
 from mccompile.driver import Compilation, Options
 from mccompile.ir import expr as ex
 from mccompile.ir.graph_text import parse_graph
-from mccompile.ir.types import F32, I64, TensorType
+from mccompile.ir.types import F32, I64, U8, TensorType
 from mccompile.onnxio import tensor_names
 from mccompile.ops.frontend import Import
 from mccompile.ops.registry import front_ends, lookup
+from mccompile.ops.text import TEXT
 from tests._skips import needs_shared
 from tests.support.quantised import Net, residual
 from tests.support.targets import needs_target
@@ -644,6 +645,19 @@ def test_ties_of_floats_whose_channels_nothing_reads(seed: int, tmp_path: Path) 
     assert result.ok, "\n".join(result.lines())
 
 
+def _misread(monkeypatch: pytest.MonkeyPatch, name: tuple[str, str], output: int, body: ex.Expr) -> None:
+    """Let an output of the operator of a name, domain first, be what ``body`` makes of it."""
+    own = front_ends()[name]
+
+    def misread(n: Import) -> None:
+        own.convert(n)
+        value = n.outputs[output]
+        assert value is not None
+        n.bind(output, n.map(body, [value], "misread"))
+
+    monkeypatch.setitem(front_ends(), name, replace(own, convert=misread))
+
+
 @pytest.mark.parametrize("wrong", [False, True])
 def test_places_beside_bytes_are_judged(wrong: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """TopK of bytes gives bytes, and where they were: 5 too many are a fault."""
@@ -654,15 +668,25 @@ def test_places_beside_bytes_are_judged(wrong: bool, tmp_path: Path, monkeypatch
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     onnx.save(model, tmp_path / "m.onnx")
     if wrong:
-        own = front_ends()["", "TopK"]
-
-        def misread(n: Import) -> None:
-            own.convert(n)
-            at = n.outputs[1]
-            assert at is not None
-            n.bind(1, n.map(ex.apply("add", ex.var(0, I64), ex.num(5, I64)), [at], "more"))
-
-        monkeypatch.setitem(front_ends(), ("", "TopK"), replace(own, convert=misread))
+        _misread(monkeypatch, ("", "TopK"), 1, ex.apply("add", ex.var(0, I64), ex.num(5, I64)))
     x = np.array([[7, 1, 9, 3, 5, 2, 4, 8]] * 3, np.uint8)
     found = check(tmp_path / "m.onnx", Options(target="generic"), inputs={"x": x})
+    assert found.ok != wrong, "\n".join(found.lines())
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_the_next_letter_is_no_tie(wrong: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Text is bytes, and none of it is rounded."""
+    ports = [helper.make_tensor_value_info(n, TensorProto.STRING, [2]) for n in "xy"]
+    node = helper.make_node("StringConcat", ["x", "end"], ["y"])
+    end = helper.make_tensor("end", TensorProto.STRING, [1], [b"!"])
+    graph = helper.make_graph([node], "g", ports[:1], ports[1:], [end])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+    onnx.save(model, tmp_path / "m.onnx")
+    if wrong:
+        byte = ex.var(0, U8)
+        following = ex.apply("add", byte, ex.num(1, U8))
+        body = ex.apply("select", ex.apply("gt", byte, ex.num(64, U8)), following, byte)
+        _misread(monkeypatch, (TEXT, "StringConcat"), 0, body)
+    found = check(tmp_path / "m.onnx", Options(target="generic"), inputs={"x": np.array(["a", "-"], object)})
     assert found.ok != wrong, "\n".join(found.lines())

@@ -52,6 +52,14 @@ def test_others_may_read_what_is_built(tmp_path: Path, monkeypatch: pytest.Monke
     assert {p.name for p in (tmp_path / "cache").iterdir()} == names | {f"{name}.sha256" for name in names}
 
 
+def test_the_cache_may_be_named_from_where_one_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The C compiler runs elsewhere."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MCC_CACHE", "cache")
+    (tmp_path / "f.c").write_text("int f(void) { return 1; }\n")
+    assert build_library([tmp_path / "f.c"], [], tmp_path).parent == tmp_path / "cache"
+
+
 def test_what_is_used_is_kept(cache: Path) -> None:
     for name in ("old", "used", "new"):
         cached(name, lambda path: path.write_bytes(bytes(100)))

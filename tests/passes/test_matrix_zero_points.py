@@ -22,19 +22,20 @@ BYTES = {TensorProto.UINT8: np.uint8, TensorProto.INT8: np.int8}
 
 
 def _drawn(rng: np.random.Generator) -> tuple[Net, str, int]:
-    """A product of bytes by bytes, of each of which the zero point is an input, a number, or left out; and how many
-    of the zero points are inputs."""
+    """A product of bytes by bytes, one for each image or one for all, of each of which the zero point is an input, a
+    number, or left out; and how many of the zero points are inputs."""
     n = Net(1)
     batch = rng.integers(1, 4, int(rng.integers(0, 3))).tolist()
     rows, terms, columns = (int(e) for e in rng.integers(1, 70, 3))
-    order = [*range(len(batch)), len(batch) + 1, len(batch)]
+    alone = int(rng.integers(4))
     of_run, operands, zeros = 0, list[str](), list[str]()
-    for down, across in ((rows, terms), (terms, columns)):
-        kind = int(rng.choice(list(BYTES)))
+    for i, (down, across) in enumerate(((rows, terms), (terms, columns))):
+        kind, images = int(rng.choice(list(BYTES))), [] if i == alone else batch
         if rng.integers(2):
-            operands.append(n("Transpose", n.input(*batch, across, down, dtype=kind), perm=order))
+            order = [*range(len(images)), len(images) + 1, len(images)]
+            operands.append(n("Transpose", n.input(*images, across, down, dtype=kind), perm=order))
         else:
-            operands.append(n.input(*batch, down, across, dtype=kind))
+            operands.append(n.input(*images, down, across, dtype=kind))
         way = int(rng.integers(3)) if of_run or not zeros else 0
         if way == 0:
             zeros.append(n.input(dtype=kind))
@@ -44,7 +45,8 @@ def _drawn(rng: np.random.Generator) -> tuple[Net, str, int]:
     y = n("MatMulInteger", *operands, *zeros)
     if rng.integers(2):
         scaled = n("Mul", n("Cast", y, to=TensorProto.FLOAT), n("Abs", n.input()))
-        y = n("Relu", n("Add", scaled, n.input(columns)))
+        bias = [(columns,), (rows, 1), (*batch, rows, columns)][int(rng.integers(3))]
+        y = n("Relu", n("Add", scaled, n.input(*bias)))
     return n, y, of_run
 
 
@@ -62,7 +64,7 @@ def _inputs(model: onnx.ModelProto, rng: np.random.Generator) -> dict[str, np.nd
 
 
 @pytest.mark.parametrize("target", ["x86-64-v2", "x86-64-v3", "native", "generic"])
-@pytest.mark.parametrize("seed", first(range(8), 3))
+@pytest.mark.parametrize("seed", first(range(12), 3))
 def test_products_are_those_of_onnxruntime(seed: int, target: str, tmp_path: Path) -> None:
     rng = np.random.default_rng(seed)
     net, y, of_run = _drawn(rng)

@@ -42,8 +42,13 @@ def not_covered(
     return f"{node.op.name} multiplies bytes one by one, floats in vectors"
 
 
+def of_images(x: TensorType, w: TensorType) -> bool:
+    """Whether matrices that are known when the network runs are one for each image, or one for all."""
+    alike = x.shape[:-2] == w.shape[:-2] or any(math.prod(v.shape[:-2]) == 1 for v in (x, w))
+    return alike and max(x.rank, w.rank) <= 4
+
+
 def _is_packed(x: TensorType, w: TensorType) -> bool:
-    """Whether matrices that are known when the network runs, one for each image, are packed then: how many there are
-    may depend on the run, but nothing else."""
-    alike = x.shape[:-2] == w.shape[:-2] and x.rank <= 4
-    return alike and not varies(e for v in (x, w) for e in v.shape[v.rank > 2 :])
+    """Whether matrices that are known when the network runs are packed then: how many there are may depend on the
+    run, but nothing else."""
+    return of_images(x, w) and not varies(e for v in (x, w) for e in v.shape[v.rank > 2 :])

@@ -19,7 +19,7 @@ from mccompile.ir.dims import varies
 from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call
-from mccompile.ir.types import I8, I32, DType, Factor, row_major
+from mccompile.ir.types import I8, I32, DType, row_major
 from mccompile.ir.views import Buffer, View
 from mccompile.kernels.conv.integer_tiles import (
     Chosen,
@@ -38,7 +38,6 @@ from mccompile.kernels.model.arithmetic import (
     arithmetics_of,
     holds,
     narrow_arithmetic,
-    single_arithmetic,
 )
 from mccompile.kernels.model.parts import Turns, axes, by_weights
 from mccompile.kernels.model.prefetch import results_early, weights_ahead
@@ -71,8 +70,6 @@ MOST_TWICE = 0.2
 """Part of the words of a sum that may be read twice: PMADDUBSW takes 0.8 times as long as PMADDWD (Zen 3)."""
 UNSTAGED_TWICE = 3.0
 """What may be more of these, by the number of columns, where the operand is not staged then."""
-PACKED_BYTES, TURNED_BYTES = 16, 0.5
-"""Bytes of a matrix that a cycle packs: of one whose rows are what is summed over, one after the other."""
 
 
 def supported(node: Node, own: Arithmetic, constants: Container[Value]) -> str:
@@ -200,7 +197,7 @@ class ConvInteger(Variant):
         staged = _staged(op, x.dtype, x.shape[1], neighbours(views[0]), w.shape[2:], chosen.own)
         views = [*views, *extras]
         if problem.kernel == (1, 1) and not any(op.pads) and (not staged or _is_run(views)):
-            views = _merged(views, problem.strides)
+            views = merged(views, problem.strides)
             window = POINT
         b.call(self.kernel, **_parts(node, b, views, window, staged, chosen, weave))
 
@@ -267,7 +264,7 @@ class MatMulInteger(ConvInteger):
             return "there are several second operands"
         if laid_out(node):
             return "a layout is not row-major"
-        staged = _staged_rows(op, x, own)
+        staged = staged_rows(op, x, own)
         weave = weaves(node, -1, target, constants.__contains__)
         cycles, tile = best_integer_tile(_product(node), own, own.flips(x.dtype) and not staged, target, weave)
         if staged:
@@ -284,89 +281,9 @@ class MatMulInteger(ConvInteger):
             left = swapped(left)
         weave = _weaves(node, -1, b, result)
         views = [left, result, *_extras(node, b, result, weave)]
-        views = _rows(views) if varies(result.shape[:-1]) else _merged(views, (1, 1))
-        staged = _staged_rows(op, x, chosen.own)
+        views = _rows(views) if varies(result.shape[:-1]) else merged(views, (1, 1))
+        staged = staged_rows(op, x, chosen.own)
         b.call(self.kernel, **_parts(node, b, views, POINT, staged, chosen, weave))
-
-
-class MatMulIntegers(ConvInteger):
-    """Rows of bytes times a matrix of bytes, one for each image, that is known when it runs: it is packed then."""
-
-    ops = ("matmul",)
-    label = "conv.integer packing"
-
-    def takes(self, node: Node) -> bool:
-        return not node.varies or (varies_in_batch(node) and node.result.type.rank > 2)
-
-    def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
-        op = node.op
-        assert isinstance(op, MatMul)
-        own = single_arithmetic(target)
-        if own is None:
-            return "the target has no arithmetic of bytes"
-        a, w = operand_pair(node)
-        if reason := no_integers(node):
-            return reason
-        if w in constants:
-            return "operand 1 is constant"
-        if node.op.infer(*node.operand_types())[0].dtype != I32:
-            return "its sums are wider than 32 bits"
-        if a.shape[:-2] != w.shape[:-2] or len(a.shape) > 4:
-            return "it is no product of as many matrices"
-        if laid_out(node):
-            return "a layout is not row-major"
-        staged = _staged_rows(op, a, own)
-        cycles, tile = best_integer_tile(_matrices(node), own, own.flips(a.dtype) and not staged, target)
-        staging = a.type.count * own.staged.nbytes / STAGED_BYTES if staged else 0
-        packing = w.type.count / (TURNED_BYTES if op.trans_b else PACKED_BYTES) + a.type.count / PACKED_BYTES
-        return Offer(self.label, cycles + packing + staging, tile)
-
-    def lower(self, node: Node, offer: Offer, b: Builder) -> None:
-        own = single_arithmetic(b.target)
-        assert own is not None
-        a, w = operand_pair(node)
-        result, problem = b.result(0), _matrices(node)
-        assert isinstance(node.op, MatMul)
-        left = swapped(b.read(a)) if node.op.trans_a else b.read(a)
-        right = swapped(b.read(w)) if node.op.trans_b else b.read(w)
-        views = [left, right, result, *(b.read(v).broadcast(result.shape) for v in node.extras)]
-        source, right, result, *extras = (_images(v) for v in views)
-        staged = _staged_rows(node.op, a, own)
-        _, tile = best_integer_tile(problem, own, own.flips(a.dtype) and not staged, b.target)
-        padding, zero = zero_points(node)
-        params = IntegerTile(
-            tile.rows, tile.vectors, tile.lanes, own.name, (1, 1), (1, 1), (1, 1), (0, 0), padding,
-            staged, 1, problem.pixels, True, zero,
-        )  # fmt: skip
-        words = params.packed_words(problem.channels, problem.columns)
-        lines = own.words(problem.pixels * problem.channels) + 1 if staged else 0
-        scratch = b.scratch(words + problem.pixels + lines, I32)
-        b.call(self.kernel, [source, right], [result], params=params, extras=extras, scratch=scratch)
-
-
-def _matrices(node: Node) -> Problem:
-    op, (a, _) = node.op, operand_pair(node)
-    assert isinstance(op, MatMul)
-    images, (rows, columns) = math.prod(a.shape[:-2]), node.result.shape[-2:]
-    return Problem(images, 1, rows, columns, a.shape[-2 if op.trans_a else -1], (1, 1), (1, 1), (1, 1))
-
-
-def _images(view: View) -> View:
-    """A view [..., rows, columns] as [images, 1, rows, columns]. What an epilogue reads may be repeated along one of
-    two leading axes, as a mask of [batch, 1, rows, columns] is for heads: then its place in both is asked for."""
-    if view.rank == 2:
-        return View(view.buffer, (1, 1, *view.shape), row_major(4), (0, 0, *view.axis_strides()), view.offset)
-    found = merge([view], range(view.rank - 2))
-    merged = view if isinstance(found, str) else found[0]
-    *leading, rows, columns = merged.axis_strides()
-    images = math.prod(merged.shape[:-2])
-    layout = row_major(4)
-    if len(leading) == 2:
-        each = merged.shape[1]
-        layout = (Factor(0, div=each), Factor(0, mod=each), *layout[1:])
-    elif len(leading) > 2:
-        raise InternalError(f"the matrices of {view.buffer.name} lie in no order")
-    return View(view.buffer, (images, 1, *merged.shape[-2:]), layout, (*leading, 0, rows, columns), view.offset)
 
 
 def _staged(
@@ -379,7 +296,7 @@ def _staged(
     return any(op.pads) or not dense or flips or not own.reads(dtype) or run % own.steps > 0
 
 
-def _staged_rows(op: MatMul, x: Value, own: Arithmetic) -> bool:
+def staged_rows(op: MatMul, x: Value, own: Arithmetic) -> bool:
     return op.trans_a or not own.reads(x.dtype) or x.shape[-1] % own.steps > 0
 
 
@@ -408,7 +325,7 @@ def _is_run(views: Sequence[View]) -> bool:
     return all(down == width * across for width, down, across in steps) and views[0].shape[1:3] == views[1].shape[1:3]
 
 
-def _merged(views: list[View], strides: tuple[int, int]) -> list[View]:
+def merged(views: list[View], strides: tuple[int, int]) -> list[View]:
     """Views [..., rows, columns] as [images, lines, pixels, columns], with as few axes of rows as there can be.
 
     The first view is an operand of which every ``strides``-th pixel is taken. How many images there are may be known
@@ -576,4 +493,4 @@ def _parts(
     }  # fmt: skip
 
 
-VARIANTS = (ConvInteger(), MatMulInteger(), MatMulIntegers())
+VARIANTS = (ConvInteger(), MatMulInteger())
