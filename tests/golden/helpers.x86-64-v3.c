@@ -291,14 +291,19 @@ static inline mcc_vf mcc_vfma(mcc_vf a, mcc_vf b, mcc_vf c)
     return a * b + c;
 }
 
+/* Has gcc compute v, a vector, here and keep it in a register; clang does so by itself. */
+#if defined(__clang__) || defined(MCC_NO_ASM)
+#define MCC_HOLD(v) ((void)0)
+#else
+#define MCC_HOLD(v) __asm__("" : "+x"(v))
+#endif
+
 /* As mcc_vload, into a register: gcc 12 would load it again for each of two or three products. */
 MCC_PLACE_CODE
 static inline mcc_vf mcc_vload_once(const float *p)
 {
     mcc_vf v = mcc_vload(p);
-#if !defined(__clang__) && !defined(MCC_NO_ASM)
-    __asm__("" : "+x"(v));
-#endif
+    MCC_HOLD(v);
     return v;
 }
 
