@@ -37,6 +37,7 @@ from mccompile.onnxio import (
     read_model,
     rounded_inputs,
     sigmoids_by_exp,
+    sorted_tops,
     sums_in_doubles,
     tensor_names,
     unrounded_recurrence,
@@ -325,6 +326,8 @@ def open_judge(
         asked = with_draws(asked, draws) if draws else asked
         plainly = unrounded_recurrence(asked, rounded)
         asked = asked if plainly is None else plainly
+        ordered = sorted_tops(asked)
+        asked = asked if ordered is None else ordered
         wide = widened(asked, "bf16")
         data = exact_products(onnxruntime, asked if wide is None else wide)
         try:

@@ -18,6 +18,7 @@ from mccompile.check.heads import rounds
 from mccompile.check.parts import part_of
 from mccompile.ir.dims import symbols
 from mccompile.ir.graph import Graph, Node, Value
+from mccompile.ir.op import op_at
 from mccompile.ops.movement import Movement
 from mccompile.ops.reshape import Reshape
 
@@ -58,7 +59,7 @@ def standing_for(
     in_place = floats[0].shape == want.shape and all(node.op.elementwise is not None for node in chain)
     if not copy and in_place and (part := part_of(got, floats[0], moves=False)):
         floats, steps, want = [f[part] for f in floats], [step[part] for step in steps], want[part]
-    places = _places(chain, want)
+    places = _places(chain, want, extents)
     if places is None or floats[0].shape != places.shape or places.size != got.size:
         return None
     if copy:
@@ -166,13 +167,13 @@ def _through(
     return values[chain[-1].results[0]]
 
 
-def _places(chain: Sequence[Node], q: Array) -> Array | None:
+def _places(chain: Sequence[Node], q: Array, extents: Mapping[str, int]) -> Array | None:
     """The place in a rounded tensor of each element that a chain makes of it; None where one stands in several
     places, or in none."""
     found = np.arange(q.size).reshape(q.shape)
     for node in chain:
         if node.op.elementwise is None:
-            found = node.op.evaluate(found)[0]
+            found = op_at(node.op, extents).evaluate(found)[0]
     return found if np.array_equal(np.sort(found, axis=None), np.arange(q.size)) else None
 
 
@@ -193,7 +194,7 @@ def carried(mask: Array, of: Value, name: str, nodes: Sequence[Node], extents: M
         if node.op.elementwise is not None:
             found = functools.reduce(np.logical_or, own)
         elif node.op.hands_on and len({v.dtype for v in read}) == 1 and len(node.results) == 1:
-            found = np.asarray(node.op.evaluate(*own)[0], bool)
+            found = np.asarray(op_at(node.op, extents).evaluate(*own)[0], bool)
         else:
             continue
         (result,) = node.results

@@ -58,6 +58,11 @@ class Value:
         return f"%{self.name}: {self.type}"
 
 
+MOST_SHOWN = 16
+"""ONNX nodes that a message names of those that a node came from: a sum of thousands of convolutions is made of all,
+and each that is merged is a remark."""
+
+
 @dataclass(frozen=True)
 class Digest:
     """Stands for the elements of a constant whose array was not given with the text."""
@@ -126,7 +131,10 @@ class Node:
 
     @property
     def where(self) -> str:
-        return f"{self.op.name} ({', '.join(self.origins) or self.results[0].name})"
+        """What it is called in messages: its operator, and the first of the ONNX nodes it came from."""
+        shown = ", ".join(self.origins[:MOST_SHOWN]) or self.results[0].name
+        more = f" and {rest} more" if (rest := len(self.origins) - MOST_SHOWN) > 0 else ""
+        return f"{self.op.name} ({shown}{more})"
 
     def typed_parts(self) -> tuple[object, ...]:
         """All that its types being right depends on. Each part is immutable: as long as they are the same ones,

@@ -38,7 +38,7 @@ from mccompile.onnxio.schema import (
     versions,
 )
 from mccompile.onnxio.unsigned import unsigned_products
-from mccompile.onnxio.variants import jitter_weights, sigmoids_by_exp, sums_in_doubles, widened
+from mccompile.onnxio.variants import jitter_weights, sigmoids_by_exp, sorted_tops, sums_in_doubles, widened
 from mccompile.onnxio.wellformed import require_operands
 from mccompile.onnxio.write import ends_of_nothing, extract_with_outputs, model_to_bytes, tensor_names, write_model
 
@@ -85,6 +85,7 @@ __all__ = [
     "rounded_inputs",
     "sigmoids_by_exp",
     "since_version",
+    "sorted_tops",
     "subgraphs",
     "sums_in_doubles",
     "taking",

@@ -11,7 +11,7 @@ from onnx import helper, numpy_helper
 
 from mccompile.ir.names import Names
 from mccompile.onnxio.dtypes import dtype_number
-from mccompile.onnxio.nested import value_names
+from mccompile.onnxio.nested import all_graphs, value_names
 from mccompile.onnxio.spelt import spelt
 from mccompile.onnxio.write import serialize
 
@@ -111,12 +111,30 @@ def sigmoids_by_exp(model: bytes) -> bytes | None:
     return serialize(proto) if changes else None
 
 
+def sorted_tops(model: bytes) -> bytes | None:
+    """The same model with each TopK sorted, or None if all are: of those that are not the standard says no order, and
+    ours are sorted.
+
+    Args:
+        model: as `extract_with_outputs` gives it, without external data.
+    """
+    proto = onnx.ModelProto.FromString(model)
+    nodes = [n for graph in all_graphs(proto.graph) for n in graph.node]
+    nodes += [n for f in proto.functions for n in f.node]
+    switches = [a for n in nodes if (n.op_type, n.domain) in (("TopK", ""), ("TopK", "ai.onnx")) for a in n.attribute]
+    unsorted = [a for a in switches if a.name == "sorted" and a.i == 0]
+    for attribute in unsorted:
+        attribute.i = 1
+    return serialize(proto) if unsorted else None
+
+
 _SUMS = {"DFT": (0,), "LayerNormalization": (0, 1, 2), "STFT": (0, 2), **dict.fromkeys(
     ("ReduceMean", "ReduceSum", "ReduceSumSquare"), (0,)
 )}  # fmt: skip
 """Operators that are sums of what the run computes, and the operands that become f64 with their first result."""
 _CAST_LIKE = 15
-"""The opset from which a result can be cast to what the operand was."""
+"""The opset from which a result can be cast to what the operand was; before it is taken for f32, and a model in which
+it is another type is none that a session can be made of."""
 _AXES_OPERAND = 18
 """The opset from which ReduceMean has its axes as an operand."""
 
@@ -131,13 +149,10 @@ def sums_in_doubles(model: bytes) -> bytes | None:
     """
     proto = onnx.ModelProto.FromString(model)
     opset = max((o.version for o in proto.opset_import if o.domain in ("", "ai.onnx")), default=0)
-    if opset < _CAST_LIKE:
-        return None
     changes = _sum_in_doubles(proto.graph.node, Names(value_names(proto.graph)), opset)
     for function in proto.functions:
         own = {o.domain: o.version for o in function.opset_import}
-        if own.get("", 0) >= _CAST_LIKE:
-            changes += _sum_in_doubles(function.node, Names(value_names(function)), own[""])
+        changes += _sum_in_doubles(function.node, Names(value_names(function)), own.get("", opset))
     return serialize(proto) if changes else None
 
 
@@ -164,7 +179,11 @@ def _sum_in_doubles(nodes: MutableSequence[onnx.NodeProto], names: Names, opset:
                 made.append(helper.make_node("Cast", [node.input[i]], [wide], to=onnx.TensorProto.DOUBLE))
                 node.input[i] = wide
         node.output[0] = names.fresh(f"{result}.wide")
-        made += [node, helper.make_node("CastLike", [node.output[0], first], [result])]
+        if opset < _CAST_LIKE:
+            back = helper.make_node("Cast", [node.output[0]], [result], to=onnx.TensorProto.FLOAT)
+        else:
+            back = helper.make_node("CastLike", [node.output[0], first], [result])
+        made += [node, back]
     _replace(nodes, made)
     return changes
 
@@ -198,6 +217,8 @@ _NORMALISED = """
 def _normalised_in_doubles(node: onnx.NodeProto, names: Names, opset: int) -> list[onnx.NodeProto]:
     epsilon = next((a.f for a in node.attribute if a.name == "epsilon"), 1e-5)
     text = _NORMALISED.replace("EPSILON", repr(epsilon))
+    if opset < _CAST_LIKE:
+        text = text.replace("CastLike(shifted, x)", "Cast<to: int = 1>(shifted)")
     if opset < _AXES_OPERAND:
         text = text.replace("MEAN(", "ReduceMean<axes = [2]>(")
     else:

@@ -43,13 +43,11 @@ class Contrib(Quantised):
         scale = self.add("Mul", list(scales), f"factor{suffix}")
         return [self.cast(sums, "f32", f"real{suffix}"), scale]
 
-    def scaled_product(self, product: list[str], scales: tuple[str, str], bias: str) -> None:
-        """The result: MatMulInteger of a, b and their zero points, as floats, plus a bias that may be absent ("")."""
-        factors, out = self.factors(product, scales), self.n.node.outputs[0]
-        if bias:
-            self.last("Add", [self.add("Mul", factors, "scaled"), bias], out)
-        else:
-            self.last("Mul", factors, out)
+    def scaled_product(self, product: list[str], scales: tuple[str, str], bias: str, of: int = 0) -> None:
+        """The result: MatMulInteger of a, b and their zero points, as floats, plus a bias that may be absent (""); in
+        f16 where input ``of`` is that."""
+        result = self.add("Mul", self.factors(product, scales), "scaled")
+        self.bind_stored(0, self.add("Add", [result, bias], "biased") if bias else result, of)
         self.finish()
 
 
@@ -88,7 +86,7 @@ def _integer_to_float(n: Import) -> None:
     if n.input(2).type.count != 1:
         raise n.error(f"a scale of a of {n.input(2).type} is not supported", "one number is")
     e = Contrib(n)
-    e.scaled_product([e.name(0), e.name(1), e.name(4), e.name(5)], (e.name(2), e.name(3)), e.name(6))
+    e.scaled_product([e.name(0), e.name(1), e.name(4), e.name(5)], (e.wide(2), e.wide(3)), e.wide(6), of=2)
 
 
 def unpack_bits(packed: np.ndarray, bits: int, count: int) -> np.ndarray:
@@ -156,7 +154,8 @@ nearer to what is meant than onnxruntime is where it does."""
 
 def _rounds(n: Import, whole: np.ndarray, scales: np.ndarray, zeros: np.ndarray) -> bool:
     """Let the node be a product whose operand is rounded to 8 bits by blocks; False where onnxruntime multiplies
-    floats: by f16, zero points that are no whole numbers, and weights in another order."""
+    floats (by zero points that are no whole numbers, and weights in another order) or where that is nearer to what is
+    meant (by f16)."""
     a = n.input(0)
     if a.dtype != F32 or len(a.shape) < 2 or n.optional(4) is not None or zeros.dtype != np.int8:
         return False

@@ -33,10 +33,9 @@ def _attention(n: Import) -> None:
     length = w.shape[1] // (3 * heads)
     e = Contrib(n)
     joined = _projected(e)
-    base = n.node.outputs[0]
     parts = tuple(e.fresh(part) for part in ("queries", "keys", "values"))
     split: dict[str, AttrValue] = {"axis": -1, "num_outputs": 3}
-    e.nodes.append(OnnxNode("Split", (joined,), parts, "", f"{base}.split", split, n.node.index))
+    e.nodes.append(OnnxNode("Split", (joined,), parts, "", f"{e.base}.split", split, n.node.index))
     apart = e.ints([batch, steps, heads, length], "apart")
     q, k, v = (e.add("Reshape", [part, apart], f"{i}.apart") for i, part in enumerate(parts))
     q, v = (e.add("Transpose", [part], f"{s}.heads", perm=(0, 2, 1, 3)) for s, part in (("q", q), ("v", v)))
@@ -47,14 +46,14 @@ def _attention(n: Import) -> None:
         scores = e.add("Add", [scores, mask], f"masked{len(e.nodes)}")
     mixed = e.add("MatMul", [e.add("Softmax", [scores], "shares", axis=-1), v], "mixed")
     together = e.add("Transpose", [mixed], "together", perm=(0, 2, 1, 3))
-    e.last("Reshape", [together, e.ints([batch, steps, heads * length], "shape")], base)
+    e.bind_stored(0, e.reshaped(together, [batch, steps, heads * length], "joined"), 3)
     e.finish()
 
 
 def _projected(e: Contrib) -> str:
     sums = e.add("MatMulInteger", [e.name(0), e.name(1), e.name(6), e.name(7)], "sums")
-    factor = e.add("Mul", [e.name(3), e.name(4)], "factor")
-    return e.add("Add", [e.add("Mul", [e.cast(sums, "f32", "real"), factor], "scaled"), e.name(2)], "projected")
+    factor = e.add("Mul", [e.wide(3), e.wide(4)], "factor")
+    return e.add("Add", [e.add("Mul", [e.cast(sums, "f32", "real"), factor], "scaled"), e.wide(2)], "projected")
 
 
 def _masks(e: Contrib, batch: int, steps: int) -> list[str]:

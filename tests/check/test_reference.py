@@ -449,3 +449,16 @@ def test_whole_numbers_reach_golden_tests_as_they_are(target: str, tmp_path: Pat
     path = save(tmp_path / "m.onnx", [helper.make_node("Add", ["x", "x"], ["y"])], *ports)
     result = check(path, Options(target=target), inputs={"x": x}, golden=True)
     assert result.ok, result.lines()
+
+
+@pytest.mark.parametrize("per_layer", [False, True])
+def test_an_order_that_nobody_says_is_ours(per_layer: bool, tmp_path: Path) -> None:
+    """What TopK of an unsorted network gives is sorted, whoever judges, and so are its places."""
+    nodes = [
+        helper.make_node("TopK", ["x", "k"], ["v", "i"], sorted=0),
+        helper.make_node("GatherElements", ["x", "i"], ["y"], axis=1),
+    ]
+    outputs = {"v": (F32, [9, 4]), "i": (I64, [9, 4]), "y": (F32, [9, 4])}
+    save(tmp_path / "m.onnx", nodes, {"x": (F32, [9, 40])}, outputs, {"k": np.array([4])})
+    found = check(tmp_path / "m.onnx", Options(target="generic"), per_layer=per_layer)
+    assert found.ok, "\n".join(found.lines())

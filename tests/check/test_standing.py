@@ -83,6 +83,26 @@ def test_nothing_is_carried_by_what_has_counted_extents(tmp_path: Path) -> None:
     assert found.tolist() == mask.tolist()
 
 
+def test_what_is_carried_goes_by_the_extents_of_the_run() -> None:
+    """Slices, reshapes and joins of a batch that is not the largest, and the places of what a chain of these moves."""
+    graph = parse_graph("""graph @g extents(b=1..3) (%q: i8[b,4]) {
+      %d = map(%q) {expr={(f32(x0) * 0.5)}} : f32[b,4]
+      %r = reshape(%d) {shape=(2 * b, 2)} : f32[2 * b,2]
+      %y = transpose(%r) {perm=(1, 0)} : f32[2,2 * b]
+      return %y
+    }""", lookup)
+    (q,) = graph.inputs
+    mask = np.arange(8).reshape(2, 4) == 5
+    found = carried(mask, q, "y", graph.nodes, {"b": 2})
+    assert found is not None
+    assert np.array_equal(found, mask.reshape(4, 2).T)
+    bytes_ = np.arange(8).astype(np.int8).reshape(2, 4)
+    got = (bytes_ * np.float32(0.5)).reshape(4, 2).T
+    stands = standing_for(Value("y.2", TensorType(F32, (2, 4))), got, graph, {"q": bytes_}, {"q"}, {"b": 2})
+    assert stands is not None
+    assert np.array_equal(stands[3], np.arange(8).reshape(4, 2).T)
+
+
 def test_strips_of_whole_numbers_are_rows_of_what_was_rounded() -> None:
     graph = parse_graph(GRAPH, lookup)
     want = np.random.default_rng(0).integers(-900, 900, (2, 3, 5, 4), np.int16)

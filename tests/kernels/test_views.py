@@ -27,16 +27,20 @@ from mccompile.lower.lower import lower
 from mccompile.ops.registry import lookup
 from mccompile.ops.sampling import Case
 from mccompile.run.memory import guarded_bytes
-from mccompile.targets.target import STRICT_WARNINGS, resolve
+from mccompile.targets.target import STRICT_WARNINGS, at_level, resolve
 from tests.support.compiled import compiled_graph
 from tests.support.draw import SeededDraw
 from tests.support.opcases import Built, CaseLibrary, mismatch
-from tests.support.targets import ALL_VECTORS, needs_target, quick
+from tests.support.targets import ALL_VECTORS, BYTE_VECTORS, IMITATED, ONE_LANE, needs_target, quick
 
 Array = np.ndarray[Any, np.dtype[Any]]
 WINDOW = "strides=(1, 1), pads=(1, 1, 1, 1), dilations=(1, 1)"
 THREES = "strides=(1, 3), pads=(0, 0, 0, 0), dilations=(1, 1)"
 FLAT = "strides=(1,), pads=(0, 0), dilations=(1,)"
+POINTS = "strides=(1, 1), pads=(0, 0, 0, 0), dilations=(1, 1)"
+BYTES = "pre0{ i32(acc) } pre1{ i32(acc) }"
+ADDED = "post0{ (acc + x0) }"
+CUT = "post0{ sat_i8(asr(acc, i32(7))) }"
 NODES = [
     # kernel, operands, node, type of the result; %a and %b are read, %e and %f extras
     ("reduce.generic", "a: f32[5,7,3]", "reduce(%a) {mode='sum', axes=(1, 2)}", "f32[5,1,1]"),
@@ -177,7 +181,38 @@ NODES = [
     ("arg_reduce.generic", "a: f32[5,7]", "arg_reduce(%a) {mode='max', axis=1}", "i64[5,1]"),
     ("extremes.generic", "a: f32[5,7,3]", "extremes(%a) {axes=(1, 2)}", "f32[5,1,1], f32[5,1,1]"),
     ("extremes.vector", "a: f32[5,37]", "extremes(%a) {axes=(1,)}", "f32[5,1], f32[5,1]"),
+    ("arg_reduce.vector", "a: f32[5,37]", "arg_reduce(%a) {mode='max', axis=1}", "i64[5,1]"),
+    ("softmax.hard", "a: f32[5,37]", "softmax(%a) {axis=1, mode='hard'}", "f32[5,37]"),
+    ("softmax.hard", "a: f32[3,9,21]", "softmax(%a) {axis=1, mode='hard'}", "f32[3,9,21]"),
+    ("reduce.doubles", "a: f64[5,37]", "reduce(%a) {mode='sum', axes=(1,)}", "f64[5,1]"),
+    ("reduce.doubles", "a: f64[5,9,21]", "reduce(%a) {mode='max', axes=(1,)}", "f64[5,1,21]"),
+    ("matmul.doubles", "a: f64[7,9], b: f64[9,20]", "matmul(%a, %b)", "f64[7,20]"),
+    ("matmul.doubles", "a: f64[9,7], b: f64[20,9]", "matmul(%a, %b) {trans_a=True, trans_b=True}", "f64[7,20]"),
+    ("conv.integer", "a: i8[2,8,5,6]:nhwc", f"conv(%a, %k) {{{POINTS}}} {BYTES}", "i32[2,12,5,6]:nhwc"),
+    ("conv.integer", "a: u8[2,8,5,6]:nhwc", f"conv(%a, %k) {{{POINTS}}} {BYTES}", "i32[2,12,5,6]:nhwc"),
+    ("conv.integer", "a: u8[2,3,8]", f"matmul(%a, %r) {BYTES}", "i32[2,3,20]"),
+    ("conv.integer", "a: i8[1,8,5,6]:nhwc", f"conv(%a, %l) {{{WINDOW}}} {BYTES}", "i32[1,12,5,6]:nhwc"),
+    ("conv.integer", "a: i8[2,5,9], e: i32[2,5,20]", f"matmul(%a, %m) with(%e) {BYTES} {ADDED}", "i32[2,5,20]"),
+    (
+        "conv.integer_depthwise", "a: i8[1,20,6,7]:nhwc", f"conv(%a, %n) {{{WINDOW}, groups=20}} {BYTES}",
+        "i32[1,20,6,7]:nhwc",
+    ),
 ]
+OF_CORES = [
+    ("conv.staged", "a: i8[2,8,5,6]:nhwc", f"conv(%a, %k) {{{POINTS}}} {BYTES}", "i32[2,12,5,6]:nhwc"),
+    ("conv.staged", "a: i8[1,8,5,6]", f"conv(%a, %l) {{{WINDOW}}} {BYTES}", "i32[1,12,5,6]"),
+    ("conv.planes", "a: i8[1,20,6,7]", f"conv(%a, %n) {{{WINDOW}, groups=20}} {BYTES}", "i32[1,20,6,7]"),
+    *[
+        ("conv.lines", f"a: i8[1,{n},6,7]:nhwc", f"conv(%a, %{w}) {{{WINDOW}, groups={n}}} {BYTES} {CUT}",
+         f"i8[1,{n},6,7]:nhwc")
+        for n, w in ((20, "n"), (8, "o"))
+    ],
+    ("matmul.row", "a: i8[2,16]", f"matmul(%a, %p) {BYTES}", "i32[2,6]"),
+    ("matmul.row", "a: i8[2,9]", f"matmul(%a, %m) {BYTES}", "i32[2,20]"),
+    ("conv.blocks", "a: f32[2,5,6,7]", f"conv(%a, %c) {{{WINDOW}}}", "f32[2,20,6,7]"),
+    ("conv.blocks", "a: f32[2,5,6,7]:nhwc", f"conv(%a, %c) {{{WINDOW}}}", "f32[2,20,6,7]:nhwc"),
+]  # fmt: skip
+"""Kernels of microcontrollers."""
 WIDTHS = [
     ("a: f32[5,37], b: f16[5,37], e: bool[5,37]", "map(%a, %b, %e) {expr={select(x2, x0, x1)}}", "f32"),
     (
@@ -198,21 +233,26 @@ WIDTHS = [
     ),
 ]
 CONSTANTS = {"w": (20, 9), "c": (20, 5, 3, 3), "d": (20, 1, 3, 3), "g": (16, 20, 3, 3)}
+OF_BYTES = {
+    "k": (12, 8, 1, 1), "l": (12, 8, 3, 3), "m": (9, 20), "n": (20, 1, 3, 3), "o": (8, 1, 3, 3), "p": (16, 6),
+    "r": (8, 20),
+}  # fmt: skip
 DRAWS = 4
 """Views of each node, of which the variant may refuse some."""
 
 
 def network(operands: str, node: str, result: str) -> Graph:
     """The node over inputs, and constants where it reads them."""
-    used = {n: shape for n, shape in CONSTANTS.items() if f"%{n}" in node}
-    weights = [f"{n}: f32[{','.join(map(str, shape))}]" for n, shape in used.items()]
+    every = {n: ("f32", shape) for n, shape in CONSTANTS.items()} | {n: ("i8", s) for n, s in OF_BYTES.items()}
+    used = {n: of for n, of in every.items() if f"%{n}" in node}
+    weights = [f"{n}: {dtype}[{','.join(map(str, shape))}]" for n, (dtype, shape) in used.items()]
     inputs = ", ".join(f"%{o}" for o in [*operands.split(", "), *weights])
     made = ", ".join(f"%{name}" for name in "yz"[: result.count("[")])
     graph = parse_graph(f"graph @net({inputs}) {{ {made} = {node} : {result} return {made} }}", lookup)
     rng = np.random.default_rng(1)
     for v in [v for v in graph.inputs if v.name in used]:
         graph.inputs.remove(v)
-        graph.constants[v] = rng.standard_normal(v.shape).astype(np.float32)
+        graph.constants[v] = values(v.dtype, v.type.count, rng).reshape(v.shape)
     return graph
 
 
@@ -249,7 +289,7 @@ def drawn(view: View, d: SeededDraw, written: bool = False) -> View:
 
 
 def values(dtype: DType, count: int, rng: np.random.Generator) -> Array:
-    if dtype.kind == "i":
+    if dtype.kind in "iu":
         limits = np.iinfo(dtype.numpy)  # type: ignore[type-var]
         return rng.integers(limits.min, limits.max, count, dtype=dtype.numpy, endpoint=True)
     drawn = rng.standard_normal(count)
@@ -305,7 +345,7 @@ def draw(
     kernel: str, texts: tuple[str, str, str], target: str, name: str, seed: int, ask: bool = True
 ) -> Drawn | str:
     """A node whose call has drawn views, compiled; or why the variant refuses them. Seed 0: as they lie."""
-    graph, to = network(*texts), resolve(target)
+    graph, to = network(*texts), at_level(resolve(target), "Os" if target in IMITATED else "O2")
     graph.name = name
     force = {graph.nodes[0].op.name: kernel}
     lowered = lower(graph, to, force)
@@ -349,21 +389,28 @@ def test_any_step_of_any_width(target: str, tmp_path: Path) -> None:
     agree([f for f in found if isinstance(f, Drawn)], target, tmp_path, quick(target))
 
 
-@pytest.mark.parametrize("target", ["generic", "native"])
-def test_drawn_views(target: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("target", "nodes"),
+    [
+        ("generic", [n for n in NODES if n[0].endswith(".generic")]), ("native", NODES),
+        (ONE_LANE, [n for n in OF_CORES if n[0] != "conv.lines"]),
+        (BYTE_VECTORS, [n for n in OF_CORES if n[0] != "conv.blocks"]),
+    ],
+    ids=["generic", "native", ONE_LANE, BYTE_VECTORS],
+)  # fmt: skip
+def test_drawn_views(target: str, nodes: Sequence[tuple[str, str, str, str]], tmp_path: Path) -> None:
     """At -O3: gcc 12 miscompiles sums over what is read backwards."""
     found: list[Drawn] = []
     taken: Counter[str] = Counter()
-    for i, (kernel, *texts) in enumerate(NODES):
-        if target != "generic" or kernel.endswith(".generic"):
-            for seed in range(DRAWS):
-                number = 100 * i + seed if seed else 0
-                one = draw(kernel, (texts[0], texts[1], texts[2]), target, f"net{i}_{seed}", number)
-                if not isinstance(one, str):
-                    found.append(one)
-                    taken[kernel] += 1
+    for i, (kernel, *texts) in enumerate(nodes):
+        for seed in range(DRAWS):
+            number = 100 * i + seed if seed else 0
+            one = draw(kernel, (texts[0], texts[1], texts[2]), target, f"net{i}_{seed}", number)
+            if not isinstance(one, str):
+                found.append(one)
+                taken[kernel] += 1
     agree(found, target, tmp_path)
-    unused = {kernel for kernel, *_ in NODES if target != "generic" or kernel.endswith(".generic")} - set(taken)
+    unused = {kernel for kernel, *_ in nodes} - set(taken)
     assert not unused, f"every draw was refused by {unused}"
 
 

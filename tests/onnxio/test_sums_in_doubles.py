@@ -46,7 +46,7 @@ def _ran(model: bytes, x: Array) -> Array:
     return np.asarray(plain_session(model).run(None, {"x": x})[0])
 
 
-@pytest.mark.parametrize("opset", [15, 17, 18, 21])
+@pytest.mark.parametrize("opset", [11, 14, 15, 17, 18, 21])
 @pytest.mark.parametrize("shape", [(2, 3, 40_000), (1, 2, 200, 300), (2, 1, 30, 40, 50)])
 def test_instances(shape: tuple[int, ...], opset: int) -> None:
     rng = np.random.default_rng(opset)

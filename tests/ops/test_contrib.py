@@ -11,6 +11,7 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
+from mccompile.check.check import check
 from mccompile.driver import Options, import_graph
 from mccompile.ir.errors import CompileError
 from tests.support.runs import compare
@@ -319,6 +320,26 @@ def test_keys_count_by_numbers_above_nothing(op: str, mask: Array, tmp_path: Pat
     model = helper.make_model(helper.make_graph([node], "g", infos, [result], fixed), opset_imports=opsets,
                               ir_version=10)  # fmt: skip
     compare(model, tmp_path, [{k: given[k] for k in fed}], 1e-4, 1e-5)
+
+
+@pytest.mark.parametrize("op", ["QAttention", "MatMulIntegerToFloat"])
+def test_scales_and_bias_of_products_of_bytes_may_be_of_16_bits(op: str, tmp_path: Path) -> None:
+    """The result has their type then."""
+    halves = {"s": np.array(0.05, np.float16), "b": floats(3, 12).astype(np.float16)}
+    given = {k: (a * 20 + 128).astype(np.uint8) for k, a in (("x", floats(1, 2, 3, 5)), ("w", floats(2, 5, 12)))}
+    given |= {**halves, "z": np.array(128, np.uint8)}
+    names = ["x", "w", "b", "s", "s", "", "z", "z"] if op == "QAttention" else ["x", "w", "s", "s", "z", "z", "b"]
+    node = helper.make_node(op, names, ["y"], domain=CONTRIB, **({"num_heads": 2} if op == "QAttention" else {}))
+    info = helper.make_tensor_value_info("x", onnx.TensorProto.UINT8, [2, 3, 5])
+    result = helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT16, None)
+    fixed = [numpy_helper.from_array(a, k) for k, a in given.items() if k != "x"]
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid(CONTRIB, 1)]
+    model = helper.make_model(helper.make_graph([node], "g", [info], [result], fixed), opset_imports=opsets,
+                              ir_version=10)  # fmt: skip
+    onnx.save(model, tmp_path / "m.onnx")
+    found = check(tmp_path / "m.onnx", Options(target="generic"), inputs={"x": given["x"]})
+    assert found.ok, "\n".join(found.lines())
+    assert found.runs[0].comparisons[0].type.startswith("float16")
 
 
 @pytest.mark.parametrize("quantised", [False, True])

@@ -153,6 +153,20 @@ def test_pads_of_the_run_go_by_vectors(tmp_path: Path) -> None:
     assert not {"conv.generic", "pool.generic"} & used
 
 
+@pytest.mark.parametrize(("least", "kernel"), [(2, "pool.generic"), (3, "pool.channels")])
+def test_taps_on_both_sides_of_an_axis_need_what_asks_for_each(least: int, kernel: str, tmp_path: Path) -> None:
+    """Of a window at -1 the two taps, three apart, lie at -1 and 2: an axis of 2 has neither."""
+    m = Maker(opset=13)
+    v = m.node("Conv", [m.input("x", [1, 8, "n", "n"]), m.weight((8, 8, 1, 1))])
+    v = m.node("Relu", [m.node("MaxPool", [v], kernel_shape=[2, 2], dilations=[3, 3], pads=[1] * 4)])
+    model = m.model([m.node("Conv", [v, m.weight((8, 8, 1, 1))])])
+    dims = {"n": f"{least}..9"}
+    made = mccompile.compile(model, tmp_path / "v3", target="x86-64-v3", dims=dims)
+    assert kernel in {step["kernel"] for step in made.report["steps"]}
+    feeds = [{"x": np.random.default_rng(n).random((1, 8, n, n), np.float32)} for n in (least, 3, 4, 9)]
+    compare(model, tmp_path, feeds, 2e-5, 2e-5, target="native", dims=dims)
+
+
 def test_what_cannot_be_planned_is_left_to_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def undecided(*_: object) -> str:
         raise UndecidedError("it depends")

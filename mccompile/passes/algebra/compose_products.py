@@ -169,11 +169,11 @@ def _composed_matmul(m: Match) -> tuple[MatMul, Array, Array] | Fail:
 
 def _check_matmul(m: Match) -> Fail | None:
     first, last = m.nodes["first"], m.root
+    if m.op(MatMul).trans_a or any(n.operands[1] is None or len(n.operands[1].shape) != 2 for n in (first, last)):
+        return Fail("their operands are not simply rows and matrices")
     failed = _check_pair(m)
     if failed:
         return failed
-    if m.op(MatMul).trans_a or any(n.operands[1] is None or len(n.operands[1].shape) != 2 for n in (first, last)):
-        return Fail("their operands are not simply rows and matrices")
     found = _composed_matmul(m)
     return found if isinstance(found, Fail) else _pays(m, *found)
 

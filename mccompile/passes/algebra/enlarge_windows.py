@@ -70,7 +70,7 @@ def _plain(r: Rewriter, node: Node) -> _Plain | None:
     w = node.operands[1]
     known = w is not None and isinstance(r.graph.constants.get(w), np.ndarray) and r.users(w) == [node]
     plain = all(v.type.layout is None for v in (*node.inputs, *node.results))
-    return _Plain(node, node.op, w) if w is not None and known and plain and node.operands[0] is not w else None
+    return _Plain(node, node.op, w) if w is not None and known and plain else None
 
 
 def _enlarge(r: Rewriter, small: _Plain, big: _Plain, remarks: Remarks) -> int:

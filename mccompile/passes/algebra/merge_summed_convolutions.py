@@ -26,7 +26,6 @@ from mccompile.passes.algebra.fold_affine import (
     Affine,
     affine_map,
     constant_bias,
-    is_bias,
     loses_whole_numbers,
     rounded,
     unfit,
@@ -70,6 +69,9 @@ class _Sum:
         self._adders = [node]
         self.part: dict[Value, Value] = {}
         """Of each term, the operand that it is, or is part of."""
+        self.merged: list[Value] = []
+        """What several terms have become, in order."""
+        self._instead: Value | None = None
         part = {v: v for v in _operands(node)}
         for adder in self._adders:  # which grow meanwhile
             for value in _operands(adder):
@@ -92,6 +94,8 @@ class _Sum:
         if broadcast_shapes(*(v.shape for v in left)) != adder.result.shape:
             return False
         if len(left) == 1:
+            if adder is self.node:
+                self._instead = left[0]
             return self.r.bypass(adder, left[0])
         body: ex.Expr = ex.var(0, term.dtype)
         for i in range(1, len(left)):
@@ -99,6 +103,19 @@ class _Sum:
         adder.op = adder.op.with_elementwise(body)
         self.r.rewire(adder, left)
         return True
+
+    def rename(self) -> None:
+        """Give what was merged, and sums on the way to the last, names of their own: they are not what the model
+        calls so. What stands for the last sum gets its name."""
+        results = [a.result for a in self._adders if a is not self.node and not self.r.is_erased(a)]
+        for value in dict.fromkeys((*self.merged, *results)):
+            maker = self.r.producer(value)
+            if maker is None or self.r.is_output(value) or value is self.node.result:
+                continue
+            stands = value is self._instead
+            own = self.node.result if stands else self.r.graph.value(f"{value.name}.merged", value.type)
+            self.r.set_results(maker, [own])
+            self.r.replace(value, own)
 
 
 def run(
@@ -165,6 +182,8 @@ def _merge(total: _Sum, of_f32: bool, remarks: Remarks) -> int:
         x = _scaled(r, term) if term not in convs else term
         if x in convs and total.adder(term) is not None:
             changes += _merged(total, convs[x], term, remarks)
+    if changes:
+        total.rename()
     return changes
 
 
@@ -241,6 +260,7 @@ def _joined(total: _Sum, conv: Value, term: Value, remarks: Remarks) -> Value | 
         r.erase(small.node)
     origins = small.node.origins if small.node is not None else ()
     big.node.origins = tuple(dict.fromkeys((*origins, *big.node.origins, *adder.origins)))
+    total.merged.append(big.value)
     remarks.hit(what)
     return big.value
 
@@ -256,7 +276,7 @@ def _branch(r: Rewriter, term: Value) -> _Branch | None:
     assert maker is not None
     node, op = maker
     weights = r.graph.constants.get(node.operands[1]) if node.operands[1] else None
-    if node.pre or not is_bias(node.post.get(0)) or not r.is_private(term) or not isinstance(weights, np.ndarray):
+    if node.pre or not r.is_private(term) or not isinstance(weights, np.ndarray):
         return None
     bias = constant_bias(r.graph, node)
     return None if node.post and bias is None else _Branch(term, node, op, weights, bias)
@@ -293,7 +313,8 @@ def _rewrite(r: Rewriter, big: _Branch, weights: Array, bias: Array | None) -> N
     assert node is not None
     w, dtype = node.operands[1], node.result.dtype
     assert w is not None
-    merged = graph.constant(w.name, rounded(weights, w.dtype))
-    extras = [] if bias is None else [graph.constant(f"{w.name}.bias", rounded(bias, dtype))]
+    stem = node.result.name  # not that of the weights so far, which grows with each term
+    merged = graph.constant(f"{stem}.weights", rounded(weights, w.dtype))
+    extras = [] if bias is None else [graph.constant(f"{stem}.bias", rounded(bias, dtype))]
     node.post = {} if bias is None else {0: ex.apply("add", ex.acc(dtype), ex.var(0, dtype))}
     r.rewire(node, [node.operands[0], merged], extras)

@@ -61,7 +61,7 @@ def _own_weights(r: Rewriter, node: Node) -> Value | None:
         return None
     w = node.operands[1]
     assert w is not None
-    known = isinstance(r.graph.constants.get(w), np.ndarray) and r.users(w) == [node] and node.operands[0] is not w
+    known = isinstance(r.graph.constants.get(w), np.ndarray) and r.users(w) == [node]
     plain = all(v.type.layout is None for v in (*node.inputs, *node.results))
     return w if known and plain else None
 

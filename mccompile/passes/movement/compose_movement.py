@@ -47,7 +47,7 @@ class Strided:
     def is_whole(self) -> bool:
         """True for all elements of the base in their order."""
         count = self.base.type.count
-        return self.offset == 0 and self.loops == (((count, 1),) if count > 1 else ())
+        return self.loops == (((count, 1),) if count > 1 else ())
 
     def walked(self, move: Nest) -> Strided | None:
         """What a nest with the loops as its destination reads; None if it cuts an axis of several loops."""

@@ -64,12 +64,12 @@ def _of_slices(r: Rewriter, node: Node) -> tuple[Value, int, Sources] | None:
     if len(slices) != len(parts) or len({p.operands[0] for p in parts if p is not None}) != 1:
         return None
     source = parts[0].operands[0] if parts[0] is not None else None
-    if source is None or len(source.shape) < 3 or any(e % slices[0].steps[2] for e in source.shape[2:]):
+    if source is None or any(e % slices[0].steps[2] for e in source.shape[2:]):
         return None
     block = slices[0].steps[2]
     extents = (*source.shape[:2], *(e // block for e in source.shape[2:]))
     steps = (1, 1, *(block,) * (len(source.shape) - 2))
-    if block < 2 or any(s.steps != steps or s.extents != extents or any(s.starts[:2]) for s in slices):
+    if block < 2 or any(s.steps != steps or s.extents != extents for s in slices):
         return None
     offsets = tuple(s.starts[2:] for s in slices)
     whole = sorted(offsets) == list(np.ndindex(*(block,) * (len(steps) - 2)))

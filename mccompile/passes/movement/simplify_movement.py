@@ -288,7 +288,7 @@ def _long_axes(m: Match) -> tuple[int, ...]:
 
 def _check_reduce(m: Match) -> Fail | None:
     op, node = m.op(Reduce), m.root
-    if _long_axes(m) == op.axes or (not op.axes and (node.pre or node.post)):
+    if _long_axes(m) == op.axes:
         return Fail("")
     if not _long_axes(m) and node.result.dtype.name == "f16":
         return Fail("its result is rounded to f16")

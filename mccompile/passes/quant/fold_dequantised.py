@@ -51,7 +51,7 @@ def _keep_bytes(graph: Graph, remarks: Remarks, target: Target) -> int:
         if own is None or not is_dequantised(node) or len(node.inputs) != 1 or r.is_output(node.result):
             continue
         (x,) = node.inputs
-        if x not in graph.constants or x.shape != node.result.shape or not is_of_elements(x.type, target):
+        if x not in graph.constants or not is_of_elements(x.type, target):
             continue
         for reader in r.users(node.result):
             if _rounds_pair(graph, reader, node.result):

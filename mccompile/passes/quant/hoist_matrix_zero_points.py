@@ -82,7 +82,7 @@ def _bytes_of(graph: Graph, node: Node, i: int) -> _Bytes | None:
         case _:
             return None
     read = ex.variables(zero)
-    if body.dtype != I32 or not _is_whole(whole) or ex.ACC in read:
+    if not _is_whole(whole) or ex.ACC in read:
         return None
     if all(node.extras[k] in graph.constants for k in read):
         return _Bytes(body, None)

@@ -88,16 +88,13 @@ def _sums_of_weights(graph: Graph, node: Node, zero: ex.Expr) -> Array | str:
     weights = known_weights(graph, node)
     if weights is None:
         return "the weights are known at run time only"
-    (product,) = node.op.infer(*node.operand_types())
-    if product.dtype != I32:
-        return f"its sums are {product.dtype}"
     nests = node.op.structure(node.operand_types())
     if len(nests) != 1 or (rows := by_channel(nests[0], weights)) is None:
         return "its weights are not those of channels"
     if not _stays_inside(nests[0], x):
         return _PADDING
     sums: Array = rows[0].sum(1).astype(np.int32)
-    return sums.reshape([-1 if a == rows[1] else 1 for a in range(product.rank)])
+    return sums.reshape([-1 if a == rows[1] else 1 for a in range(node.result.type.rank)])
 
 
 def _stays_inside(nest: Nest, x: Value) -> bool:
@@ -121,7 +118,7 @@ def _byte_of(node: Node, zero: ex.Expr, target: Target) -> Value | None:
     assert x is not None
     assert w is not None
     match zero:
-        case ex.Convert(operand=ex.Var(index=i)) if i != ex.ACC:
+        case ex.Convert(operand=ex.Var(index=i)):
             byte = node.extras[i]
         case _:
             return None

@@ -12,6 +12,7 @@ import numpy as np
 
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node, Value
+from mccompile.ir.types import BOOL, I32
 from mccompile.passes.analysis.forms import quantising_form
 from mccompile.passes.analysis.movement import moves
 from mccompile.passes.manager import Remarks
@@ -72,7 +73,7 @@ def _obstacle(r: Rewriter, node: Node, movement: Node, value: Value) -> str:
 def _never_falls(graph: Graph, node: Node) -> bool:
     body = node.op.elementwise
     assert body is not None
-    if not isinstance(body, ex.Convert):
+    if not isinstance(body, ex.Convert) or body.dtype == BOOL:  # of -1 and 0 the first is true
         return False
 
     def constant(i: int) -> np.ndarray | None:
@@ -81,7 +82,9 @@ def _never_falls(graph: Graph, node: Node) -> bool:
 
     (main,) = (i for i, v in enumerate(node.operands) if v not in graph.constants)
     form = quantising_form(body, main, constant)
-    return not isinstance(form, str) and all((s >= 0).all() for s in form.terms.values())
+    if isinstance(form, str) or form.apart or not form.terms.keys() <= {ex.var(main, I32)}:  # a square falls, too
+        return False
+    return all((s >= 0).all() for s in form.terms.values())
 
 
 def _raise(r: Rewriter, node: Node, movement: Node, value: Value) -> None:

@@ -67,8 +67,8 @@ def reads_of(cell: Cell) -> Reads:
         for m, c in gate.outside.terms.items():
             (a,) = m.factors or (None,)
             of, weights = (a.of.only, a.weights) if isinstance(a, Product) else (a, None)
-            if of is None or isinstance(of, Numbers):
-                terms.append(Term(c, of))
+            if a is None or isinstance(a, Numbers):
+                terms.append(Term(c, a))
                 continue
             if not isinstance(of, Outer):
                 raise NotACellError("it reads a product of products")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from functools import partial
 
@@ -88,7 +87,7 @@ def _num(e: ex.Expr) -> float:
 
 def _number(value: float, like: ex.Expr) -> ex.Expr | None:
     """A number, if it is a normal one: others lose more than a rounding."""
-    found = ex.num(value, like.dtype) if math.isfinite(value) and abs(value) < 1e37 else None
+    found = ex.num(value, like.dtype) if abs(value) < 1e37 else None  # NaN is none
     return found if found is not None and (value == 0 or abs(_num(found)) > 1e-37) else None
 
 

@@ -57,6 +57,9 @@ NODE_STEPS = 700
 ENTRIES_PER_STEP = 32
 """A step is some 0.1 microseconds; a node costs so many, and so many array entries are one."""
 
+MOST_ENTRIES = 1 << 20
+"""Entries of several choices that are looked at together: all would take gigabytes where many blocks live long."""
+
 SCALE = 1 << 40
 
 
@@ -134,8 +137,7 @@ class _Attempt:
     def slack(self, lowest: Ints, waiting: Ints) -> tuple[Ints, Ints]:
         """For each section the bytes that may still be wasted in it, and the least byte still to be filled."""
         s = self.s
-        floors = np.minimum.reduceat(lowest.take(s.blocks) + s.lows, s.starts)
-        floors = np.minimum(floors, self.capacity)
+        floors = np.minimum(self.floors(lowest), self.capacity)
         return self.capacity + s.credit - floors - waiting, floors
 
     def choices(self, lowest: Ints, unplaced: Ints, slack: Ints, floors: Ints) -> Ints:
@@ -154,10 +156,13 @@ class _Attempt:
         """The choices that leave no section without room, least waste first, each with those ranked before."""
         s = self.s
         self.steps += len(choices) * len(s.blocks) // ENTRIES_PER_STEP
+        step = max(1, MOST_ENTRIES // len(s.blocks))
         moved = np.maximum(lowest, lowest[choices][:, None] + s.below[choices])
         moved[:, lowest >= s.never] = s.never
         moved[np.arange(len(choices)), choices] = s.never
-        floors = np.minimum.reduceat(moved.take(s.blocks, axis=1) + s.lows, s.starts, axis=1)
+        floors = np.empty((len(choices), len(s.starts)), moved.dtype)
+        for i in range(0, len(choices), step):
+            floors[i : i + step] = self.floors(moved[i : i + step])
         left = waiting - s.demand[choices]
         slack = self.capacity + s.credit - np.minimum(floors, self.capacity) - left
         cost = (SCALE // (np.maximum(slack, 0) + self.soft).astype(np.int64)).sum(axis=1)
@@ -168,6 +173,12 @@ class _Attempt:
         for rank, k in enumerate(order):
             if not hopeless[k]:
                 yield choices[k], order[:rank]
+
+    def floors(self, lowest: Ints) -> Ints:
+        """For each section the least byte still to be filled, of one plan [blocks] or of several."""
+        s = self.s
+        floors: Ints = np.minimum.reduceat(lowest.take(s.blocks, axis=-1) + s.lows, s.starts, axis=-1)
+        return floors
 
     def place(self, lowest: Ints, block: int) -> Ints:
         """The lowest addresses once `block` lies at its own."""
