@@ -84,7 +84,7 @@ def test_nothing_is_carried_by_what_has_counted_extents(tmp_path: Path) -> None:
 
 
 def test_what_is_carried_goes_by_the_extents_of_the_run() -> None:
-    """Slices, reshapes and joins of a batch that is not the largest, and the places of what a chain of these moves."""
+    """Reshapes of a batch that is not the largest, and the places of what a chain of these moves."""
     graph = parse_graph("""graph @g extents(b=1..3) (%q: i8[b,4]) {
       %d = map(%q) {expr={(f32(x0) * 0.5)}} : f32[b,4]
       %r = reshape(%d) {shape=(2 * b, 2)} : f32[2 * b,2]
