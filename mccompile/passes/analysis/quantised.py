@@ -54,8 +54,10 @@ def quantised(graph: Graph, node: Node | None) -> Quantised | None:
         return None
     operands = [v for v in node.operands if v is not None]
     main = [v for v in operands if v.dtype.kind in "iu" and v.shape == node.result.shape]
-    others = [v for v in operands if v not in main[:1]]
-    if not main or any(not isinstance(graph.constants.get(v), np.ndarray) for v in others):
+    if not main:
+        return None
+    others = [v for i, v in enumerate(operands) if i != operands.index(main[0])]  # of which it may be one again
+    if any(not isinstance(graph.constants.get(v), np.ndarray) for v in others):
         return None
     found = linear(node.op.elementwise, operands.index(main[0]), lambda i: graph.array(operands[i]))
     if found is None:

@@ -297,7 +297,8 @@ def reshaped_axis(before: Shape, axis: int, after: Shape) -> tuple[int, int, int
     outer, inner = math.prod(before[:axis]), math.prod(before[axis + 1 :])
     for b, extent in enumerate(after):
         p, q = math.prod(after[:b]), math.prod(after[b + 1 :])
-        if outer % p == 0 and inner % q == 0 and extent == outer // p * before[axis] * (inner // q):
+        whole = p > 0 and q > 0 and outer % p == inner % q == 0
+        if whole and extent == outer // p * before[axis] * (inner // q):
             return b, outer // p, inner // q
     return None
 

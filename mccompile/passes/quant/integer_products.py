@@ -106,14 +106,14 @@ def _largest_sum(graph: Graph, node: Node, pair: Sequence[Quantised]) -> int:
     rows = None
     if isinstance(weights, np.ndarray):
         rows = by_channel(nest, np.abs(weights.astype(np.int64) - pair[1].zero))
-    return terms(node) * sizes[0] * sizes[1] if rows is None else int(rows[0].sum(1).max()) * sizes[0]
+    return terms(node) * sizes[0] * sizes[1] if rows is None else int(rows[0].sum(1).max(initial=0)) * sizes[0]
 
 
 def _sizes(graph: Graph, q: Quantised) -> int:
     """The largest |integer - zero|."""
     array = graph.constants.get(q.integers)
     if isinstance(array, np.ndarray):
-        return int(np.abs(array.astype(np.int64) - q.zero).max())
+        return int(np.abs(array.astype(np.int64) - q.zero).max(initial=0))
     info = np.iinfo(q.integers.dtype.numpy.name)
     return int(max(np.abs(info.max - q.zero).max(), np.abs(info.min - q.zero).max()))
 
