@@ -4,13 +4,14 @@ Worked example: digits_run of 180 bytes calls digits_k0_conv of 420, which has a
 
     text_bytes 600        constants_bytes 16        runtime_bytes 980        in flash beside the weights: 1,596
 
+Of a file of kernels that several networks share, these are the functions that the network calls, but all tables.
 What the C library adds (expf, memcpy) is known to the linker alone and not counted; `Stack.outside` names it.
 """
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,16 @@ from mccompile.ir.errors import CompileError
 from mccompile.run.build import compiler_version
 from mccompile.run.emulate import compiler_for
 from mccompile.run.objects import ObjectFacts, object_facts
-from mccompile.run.stack import RUNTIME, Stack, counted_flags, headers_of, place_of, sources_of, stack_of
+from mccompile.run.stack import (
+    RUNTIME,
+    Stack,
+    called_from,
+    counted_flags,
+    headers_of,
+    place_of,
+    sources_of,
+    stack_of,
+)
 from mccompile.targets.target import resolve
 
 _CONSTANTS = (".rodata", ".data.rel.ro")
@@ -76,7 +86,9 @@ def code_of(out: Path, report: Mapping[str, Any]) -> Code:
     compiler = list(compiler_for(resolve(report["target"]["name"])))
     flags = counted_flags(report)
     include = headers_of(out, report)
-    made = [object_facts(compiler, flags, source, include) for source in sources_of(out, report)]
+    sources = sources_of(out, report)
+    made = [object_facts(compiler, flags, source, include) for source in sources]
+    called = called_from(sources)
     runtime = object_facts(compiler, flags, place_of(out, report, RUNTIME), include)
     note = ""
     stack: Stack | None = None
@@ -85,8 +97,8 @@ def code_of(out: Path, report: Mapping[str, Any]) -> Code:
     except CompileError as e:
         note = f"the stack of a run is not known: {e.rule}"
     return Code(
-        functions=_functions(made),
-        text_bytes=sum(_in_sections(facts, (".text",)) for facts in made),
+        functions=_functions(made, called),
+        text_bytes=sum(_text(facts, called) for facts in made),
         constants_bytes=sum(_in_sections(facts, _CONSTANTS) for facts in made),
         data_bytes=sum(_in_sections(facts, _DATA, but=_CONSTANTS) for facts in made),
         runtime_bytes=_in_sections(runtime, (".text", *_CONSTANTS)),
@@ -105,14 +117,22 @@ def code_or_note(out: Path, report: Mapping[str, Any]) -> tuple[Code | None, str
         return None, e.rule
 
 
-def _functions(made: list[ObjectFacts]) -> dict[str, int]:
-    """Bytes by function, the largest first; ``f.part.0`` and such count for ``f``."""
+def _functions(made: Sequence[ObjectFacts], called: Container[str]) -> dict[str, int]:
+    """Bytes by function that is ``called``, the largest first; ``f.part.0`` and such count for ``f``."""
     found: dict[str, int] = {}
     for facts in made:
         for name, size in facts.functions.items():
             own = name.partition(".")[0]
-            found[own] = found.get(own, 0) + size
+            if own in called:
+                found[own] = found.get(own, 0) + size
     return dict(sorted(found.items(), key=lambda f: (-f[1], f[0])))
+
+
+def _text(facts: ObjectFacts, called: Container[str]) -> int:
+    """Bytes of the functions that are ``called``: if all are, with what is between them."""
+    own = _functions([facts], called)
+    whole = sum(own.values()) == sum(facts.functions.values())
+    return _in_sections(facts, (".text",)) if whole else sum(own.values())
 
 
 def _in_sections(facts: ObjectFacts, kinds: Sequence[str], but: Sequence[str] = ()) -> int:

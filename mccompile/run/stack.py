@@ -17,7 +17,7 @@ from __future__ import annotations
 import platform
 import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -183,6 +183,19 @@ def worst(entry: str, usage: Mapping[str, int], calls: Mapping[str, Iterable[str
     path = deepest(entry, ())
     reached = {name: usage[name] for name in sorted(known) if name in usage}
     return Stack(path, reached)
+
+
+def called_from(sources: Sequence[Path]) -> set[str]:
+    """The functions of the first of some C files, and those of all that they call, and these in turn."""
+    files = [_calls(path.read_text(encoding="utf-8")) for path in sources]
+    calls = {name: called for file in files for name, called in file.items()}
+    found, pending = set[str](), list(files[0])
+    while pending:
+        name = pending.pop()
+        if name not in found:
+            found.add(name)
+            pending += calls.get(name, ())
+    return found
 
 
 def _calls(text: str) -> dict[str, set[str]]:

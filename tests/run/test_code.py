@@ -6,13 +6,16 @@ import json
 import subprocess
 from pathlib import Path
 
+import onnx
 import pytest
 
 from mccompile import driver
 from mccompile.driver import Options
+from mccompile.projects import compile_project
 from mccompile.run.code import code_of, code_or_note
 from mccompile.targets.target import resolve
 from tests._skips import REPOSITORY, needs_tool
+from tests.support.small_models import Maker
 
 DIGITS = REPOSITORY / "examples" / "digits" / "digits.onnx"
 
@@ -69,3 +72,22 @@ def test_report_json_does_not_depend_on_compilers(tmp_path: Path, monkeypatch: p
     driver.compile(DIGITS, tmp_path / "out", Options(target="generic"))
     assert (tmp_path / "out" / "report.json").read_bytes() == without
     assert "code" not in json.loads(without)
+
+
+def test_a_network_of_a_project_has_the_functions_that_it_calls(tmp_path: Path) -> None:
+    """Kernels lie in one file, those of the other network too."""
+    paths = []
+    for name, op in (("soft", "Softmax"), ("plain", "Relu")):
+        maker = Maker()
+        paths.append(tmp_path / f"{name}.onnx")
+        onnx.save(maker.model([maker.node(op, [maker.input("x", (4, 8))])]), paths[-1])
+    both = tmp_path / "both"
+    report = compile_project(paths, both, Options(target="generic", project="both")).report
+    soft, plain = (code_of(both, {**report["models"][name], "files": report["files"]}) for name in ("soft", "plain"))
+    assert {"soft_run", "soft_init"} < soft.functions.keys()
+    assert {"plain_run", "plain_init"} < plain.functions.keys()
+    assert not soft.functions.keys() & plain.functions.keys()
+    kernels = {name: size for code in (soft, plain) for name, size in code.functions.items() if name.startswith("both")}
+    assert len(kernels) == 2
+    own = sum(size for name, size in soft.functions.items() if name not in kernels)
+    assert sum(soft.functions.values()) <= soft.text_bytes < own + sum(kernels.values())
