@@ -158,10 +158,11 @@ def _difference(before: Report, after: Report) -> Difference:
         if old is not None and new is not None
     ]
     changed, measure = _steps(before, after)
+    told = _facts(after)
     facts = [
-        (name, old, new)
-        for (name, old), (_, new) in zip(_facts(before), _facts(after), strict=True)
-        if old and new and old != new
+        (name, old, told[name])
+        for name, old in _facts(before).items()
+        if old and told.get(name, "") not in ("", old)
     ]
     return Difference(
         after["model"]["name"], tuple(facts), tuple(figures), tuple(_kernels(before, after)),
@@ -169,17 +170,29 @@ def _difference(before: Report, after: Report) -> Difference:
     )  # fmt: skip
 
 
-def _facts(r: Report) -> list[tuple[str, str]]:
+def _facts(r: Report) -> dict[str, str]:
     code = r.get("code") or {}
-    return [
-        ("mccompile", r["mccompile"]),
-        ("model", f"{r['model']['file']} {r['model']['sha256'][:12]}"),
-        ("target", r["target"]["name"]),
-        ("level", r["options"]["opt_level"]),
-        ("flags", " ".join(r["target"]["c_flags"])),
-        ("compiler", code.get("version", "")),
-        ("machine", ((r.get("bench") or {}).get("machine") or {}).get("cpu", "")),
-    ]
+    stated = {"threads": 1, **r["options"]}  # one is not
+    options = {f"--{key.replace('_', '-')}": _said(value) for key, value in stated.items() if key != "opt_level"}
+    return {
+        "mccompile": r["mccompile"],
+        "model": f"{r['model']['file']} {r['model']['sha256'][:12]}",
+        "target": r["target"]["name"],
+        "level": r["options"]["opt_level"],
+        **options,
+        "flags": " ".join(r["target"]["c_flags"]),
+        "compiler": code.get("version", ""),
+        "machine": ((r.get("bench") or {}).get("machine") or {}).get("cpu", ""),
+    }
+
+
+def _said(value: object) -> str:
+    """An option as text: a number or word, yes or no, and of forms by layer each."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Mapping):
+        return " ".join(f"{name}={form}" for name, form in value.items()) or "none"
+    return str(value)
 
 
 def _figures(r: Report) -> list[tuple[str, str, float | None]]:

@@ -56,6 +56,16 @@ def test_what_grew_and_what_shrank() -> None:
     assert "conv2 + conv2/relu: conv.channels -> conv.blocks" in text
 
 
+def test_options_that_changed_are_told() -> None:
+    before, after = full(digits()), full(digits())
+    options = {**after["options"], "keep_inputs": True, "threads": 2, "weights": {"MatMul": "i8"}}
+    after = {**after, "options": options}
+    (found,) = differences(before, after)
+    assert set(found.facts) == {
+        ("--keep-inputs", "no", "yes"), ("--weights", "none", "MatMul=i8"), ("--threads", "1", "2"),
+    }  # fmt: skip
+
+
 def test_a_step_that_takes_longer_is_named() -> None:
     before, after = full(digits()), full(digits())
     after["bench"]["layers"][2]["us"] *= 3
