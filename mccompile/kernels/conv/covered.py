@@ -17,7 +17,6 @@ from mccompile.ops.conv import Conv
 from mccompile.ops.matmul import MatMul
 from mccompile.targets.target import Target
 
-
 ENOUGH_ROWS = 4
 """Rows of an image for which a matrix that all have is packed again: by 128 x 128, eight images of four rows take 0.8
 of the time of floats, of one row 1.6 (Zen 4)."""
