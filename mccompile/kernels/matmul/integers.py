@@ -121,16 +121,16 @@ def _images(view: View) -> View:
     if view.rank == 2:
         return View(view.buffer, (1, 1, *view.shape), row_major(4), (0, 0, *view.axis_strides()), view.offset)
     found = merge([view], range(view.rank - 2))
-    merged = view if isinstance(found, str) else found[0]
-    *leading, rows, columns = merged.axis_strides()
-    images = math.prod(merged.shape[:-2])
+    joined = view if isinstance(found, str) else found[0]
+    *leading, rows, columns = joined.axis_strides()
+    images = math.prod(joined.shape[:-2])
     layout = row_major(4)
     if len(leading) == 2:
-        each = merged.shape[1]
+        each = joined.shape[1]
         layout = (Factor(0, div=each), Factor(0, mod=each), *layout[1:])
     elif len(leading) > 2:
         raise InternalError(f"the matrices of {view.buffer.name} lie in no order")
-    return View(view.buffer, (images, 1, *merged.shape[-2:]), layout, (*leading, 0, rows, columns), view.offset)
+    return View(view.buffer, (images, 1, *joined.shape[-2:]), layout, (*leading, 0, rows, columns), view.offset)
 
 
 VARIANTS = (MatMulIntegers(),)
