@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from mccompile.ir import expr as ex
 from mccompile.ir.dims import varies
-from mccompile.ir.graph import Graph, Node, Value
+from mccompile.ir.graph import Graph, Value
 from mccompile.ir.op import Kind
 from mccompile.ir.types import Shape, broadcast_shapes
 from mccompile.ops.normalize import Normalize
@@ -184,8 +184,8 @@ def _rewrite(center: bool) -> Callable[[Match], None]:
 
 
 def _origins(m: Match) -> tuple[str, ...]:
-    walked: list[Node] = [n for n in m.r.graph.nodes if n in m.dying() or n is m.root]
-    return tuple(dict.fromkeys(o for n in walked for o in n.origins))
+    gone = {*m.dying(), m.root}
+    return tuple(dict.fromkeys(o for n in m.r.graph.nodes if n in gone for o in n.origins))
 
 
 RULES = (
