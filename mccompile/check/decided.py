@@ -30,12 +30,13 @@ def deciding(graph: OnnxGraph, wanted: Iterable[str]) -> dict[str, OnnxNode]:
     makers = {o: n for n in graph.nodes for o in n.outputs if n.domain == ""}
     found = {}
     for name in wanted:
-        node, cast = makers.get(name), None
-        while node is not None and node.op_type in _KEEPING:
+        made, cast = name, None
+        while (node := makers.get(made)) is not None and node.op_type in _KEEPING:
             cast = node if node.op_type == "Cast" and _is_whole(node) else cast
-            node = makers.get(node.inputs[0])
+            made = node.inputs[0]
         decides = node is not None and node.op_type in _LARGEST.keys() | _COMPARING | _ROUNDING.keys()
-        last = node if decides else cast
+        places = node is not None and node.op_type == "TopK" and made == node.outputs[1]
+        last = node if decides or places else cast
         if last is not None:
             found[name] = last
     return found
@@ -56,17 +57,20 @@ def noise_of(
     ``values`` are its operands by name, ``noise`` that of those of which it is known, ``factor`` as `limits` has it.
     Those that are ``exact`` are inputs and constants of the network.
     """
-    if any(name not in values or values[name].dtype.kind != "f" for name in node.inputs):
+    given = node.inputs[:1] if node.op_type == "TopK" else node.inputs
+    if any(name not in values for name in node.inputs) or any(values[name].dtype.kind != "f" for name in given):
         return None
-    operands = [values[name] for name in node.inputs]
+    operands = [values[name] for name in given]
     own = [
         np.zeros(a.shape) if name in exact else limits(a, noise.get(name), factor)
-        for name, a in zip(node.inputs, operands, strict=True)
+        for name, a in zip(given, operands, strict=True)
     ]
     wide = [a.astype(np.float64) for a in operands]
     with np.errstate(invalid="ignore"):
         if node.op_type in _LARGEST:
             return _of_place(_LARGEST[node.op_type] * wide[0], own[0], node)
+        if node.op_type == "TopK":
+            return _of_ranks(wide[0], own[0], node, int(values[node.inputs[1]].flat[0]))
         if node.op_type in _COMPARING:
             return _of_sides(wide[0] - wide[1], own[0] + own[1])
         moved = np.broadcast_to(noise.get(node.inputs[0], 0.0), wide[0].shape) > 0
@@ -97,3 +101,25 @@ def _of_place(scores: Array, own: Array, node: OnnxNode) -> Array:
     unsure = (own > 0) | (np.take_along_axis(own, best, axis) > 0)
     rivals = (scores + own >= least) & unsure
     return np.asarray(np.where(rivals, np.abs(places - best), 0.0).max(axis=axis, keepdims=True))
+
+
+def _of_ranks(scores: Array, own: Array, node: OnnxNode, count: int) -> Array:
+    """How far the places of what may be at each of the first ranks are from the place of what is, at most: a score
+    may be at a rank if it is no further from the one there than both may be off.
+
+    2.25, 1.0 and 2.24999, of which two are asked for: places 0 and 2, and each may be the other; so 2 and 2.
+    """
+    axis = node.attrs.get("axis", -1)
+    assert isinstance(axis, int)
+    rows = np.moveaxis(scores if node.attrs.get("largest", 1) else -scores, axis, -1)
+    most = np.moveaxis(own, axis, -1).max(-1, initial=0.0)
+    found = np.zeros((*rows.shape[:-1], count))
+    for at in np.argwhere(most > 0):
+        row = tuple(at)
+        order = np.argsort(-rows[row], kind="stable")
+        falling = -rows[row][order]
+        begins = np.searchsorted(falling, falling[:count] - 2 * most[row], "left")
+        ends = np.searchsorted(falling, falling[:count] + 2 * most[row], "right")
+        for rank, (begin, end) in enumerate(zip(begins, ends, strict=True)):
+            found[row][rank] = np.abs(order[begin:end] - order[rank]).max(initial=0)
+    return np.moveaxis(found, -1, axis)
