@@ -63,7 +63,8 @@ def _blocks(n: Import, shape: Shape, what: Value, axis: int, block: int, suffix:
         block = -(-shape[axis] // count)
     fits = count and -(-shape[axis] // block) == count
     if not fits or any(e != s for a, (e, s) in enumerate(zip(what.shape, shape, strict=True)) if a != axis):
-        raise n.error(f"scales of shape {list(what.shape)} are no blocks of {block} along axis {axis}")
+        size = f" of {block} " if block > 0 else ", for there is no block_size, "
+        raise n.error(f"scales of shape {list(what.shape)} are no blocks{size}along axis {axis}")
     if what in n.graph.constants:
         repeated = n.graph.array(what).take(np.arange(shape[axis]) // block, axis)
         return n.constant(suffix, np.ascontiguousarray(repeated))

@@ -85,6 +85,8 @@ def _numbered(n: Import, given: str) -> Forest:
         if (tree, node) not in at:
             raise n.error(f"{given} weights of node {node} of tree {tree}, which there is not")
         weights.setdefault(at[tree, node], []).append((target, weight))
+    if given == "target" and n.attr("n_targets", 1) == 1:  # as onnxruntime has it, and skl2onnx relies on the first
+        weights = {i: weights.get(i, [(0, float(values[i]))])[:1] for i in range(len(ids))}
     nodes: list[Split | Weights] = []
     for i, mode in enumerate(modes):
         if mode == "LEAF":

@@ -45,9 +45,9 @@ def test_noise(op: str, attrs: dict[str, int], values: list[np.ndarray], wanted:
 @pytest.mark.parametrize("largest", [0, 1])
 def test_places_of_the_first_are_as_unsure_as_their_scores(axis: int, largest: int) -> None:
     node = OnnxNode("TopK", ("a", "k"), ("v", "y"), attrs={"axis": axis, "largest": largest})
-    scores = np.float32([[2.25, 1.0, 2.24999, -7.0], [0.0, 1.0, 5.0, 4.99999], [3.0, 2.0, 1.0, 0.0]])
-    wanted = np.float64([[2, 2, 0], [1, 1, 0], [0, 0, 0]])
-    given = {"a": scores if largest else -scores, "k": np.int64([3])}
+    scores = np.array([[2.25, 1.0, 2.24999, -7.0], [0.0, 1.0, 5.0, 4.99999], [3.0, 2.0, 1.0, 0.0]], np.float32)
+    wanted = np.array([[2, 2, 0], [1, 1, 0], [0, 0, 0]])
+    given = {"a": scores if largest else -scores, "k": np.array([3])}
     if axis == 0:
         given["a"], wanted = given["a"].T, wanted.T
     np.testing.assert_array_equal(noise_of(node, given, {}, 1.0), wanted)

@@ -236,6 +236,21 @@ def test_a_leaf_that_gives_to_a_target_twice(mode: str, tmp_path: Path) -> None:
         evaluated(tmp_path, "TreeEnsembleRegressor", [x], domain=ML, aggregate_function=mode, **far)
 
 
+@pytest.mark.parametrize("mode", ["SUM", "AVERAGE", "MIN", "MAX"])
+def test_one_target_has_the_first_number_of_a_leaf(mode: str, tmp_path: Path) -> None:
+    """As onnxruntime has it, though the text adds them up: skl2onnx tells leaves of forests so. A leaf that is given
+    none has its own."""
+    attrs = {
+        "nodes_treeids": [0, 0, 0], "nodes_nodeids": [0, 1, 2], "nodes_featureids": [0, 0, 0],
+        "nodes_modes": ["BRANCH_LEQ", "LEAF", "LEAF"], "nodes_values": [0.5, 3.0, 4.0],
+        "nodes_truenodeids": [1, 0, 0], "nodes_falsenodeids": [2, 0, 0], "target_treeids": [0, 0],
+        "target_nodeids": [2, 2], "target_ids": [0, 0], "target_weights": [7.0, 9.0], "n_targets": 1,
+    }  # fmt: skip
+    x = np.float32([[0], [1]])
+    (y,) = evaluated(tmp_path, "TreeEnsembleRegressor", [x], domain=ML, aggregate_function=mode, **attrs)
+    np.testing.assert_array_equal(y, [[3], [7]])
+
+
 def test_what_are_no_trees_is_refused(tmp_path: Path) -> None:
     x = floats(1, 1, 2)
     for wrong, why in (

@@ -42,6 +42,7 @@ def run(graph: Graph, remarks: Remarks, whole: Graph, analyses: Analyses) -> int
     return changes
 
 
+@np.errstate(over="ignore", invalid="ignore")  # what is not finite is refused
 def _fold(r: Rewriter, node: Node, steps: Steps, remarks: Remarks) -> int:
     variable = [v for v in dict.fromkeys(node.operands) if v is not None and v not in r.graph.constants]
     producer = r.producer(variable[0]) if len(variable) == 1 else None

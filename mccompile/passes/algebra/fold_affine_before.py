@@ -58,6 +58,7 @@ def _is_product(node: Node) -> bool:
     return node.op.multilinear[:2] == (0, 1)
 
 
+@np.errstate(over="ignore", invalid="ignore")  # what is not finite is refused
 def _fold(r: Rewriter, node: Node, asked: set[Value], scales: dict[Node, Array], remarks: Remarks) -> int:
     """Fold one map, if nothing stands against it. ``asked``: what is summed before a step; ``scales``: what weights
     of products have been multiplied by already."""

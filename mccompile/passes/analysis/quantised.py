@@ -17,7 +17,7 @@ from mccompile.ir.affine import Affine
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.scalar import Array, uniform
 from mccompile.ir.structure import Nest
-from mccompile.ir.types import F32, I32, DType
+from mccompile.ir.types import F32, I32, DType, Shape
 from mccompile.ops.map import Map
 from mccompile.passes.analysis.absorption import absorbs
 
@@ -149,8 +149,9 @@ def dequantised(
     return Map(ex.apply("mul", ex.convert(whole, F32), operand(scale, F32, "scale"))), others
 
 
-def followed(nest: Nest, operand: int, scale: Array, rank: int) -> Array | None:
-    """A scale of an operand as one of the result: None if it varies along an axis that the result does not have.
+def followed(nest: Nest, operand: int, scale: Array, result: Shape) -> Array | None:
+    """A scale of an operand as one of the result: None if it varies along an axis that the result does not have, or
+    not all of, as that of a transposed convolution whose pads cut off the rest.
 
     Where an axis of the result has that of the operand several times over, once for each group, it has the scale so.
     """
@@ -161,14 +162,15 @@ def followed(nest: Nest, operand: int, scale: Array, rank: int) -> Array | None:
     for a, extent in enumerate(padded.shape):
         if extent == 1:
             continue
-        own = [(k, times) for k, at in enumerate(nest.writes) if (times := _times(nest, at, reads[a], extent))]
+        found = ((k, _times(nest, at, reads[a], extent)) for k, at in enumerate(nest.writes))
+        own = [(k, times) for k, times in found if times and result[k] == times * extent]
         if not own:
             return None
         axes[a], times = own[0]
         padded = np.concatenate([padded] * times, axis=a)
     order = sorted(axes, key=lambda a: axes[a])
     turned = padded.transpose([*order, *(a for a in range(padded.ndim) if a not in axes)])
-    shape = [1] * rank
+    shape = [1] * len(result)
     for a in order:
         shape[axes[a]] = padded.shape[a]
     return turned.reshape(shape)

@@ -89,12 +89,20 @@ def _sums_of_weights(graph: Graph, node: Node, zero: ex.Expr) -> Array | str:
     if weights is None:
         return "the weights are known at run time only"
     nests = node.op.structure(node.operand_types())
-    if len(nests) != 1 or (rows := by_channel(nests[0], weights)) is None:
+    if len(nests) != 1 or (rows := by_channel(nests[0], weights)) is None or not _are_summed(nests[0], *rows):
         return "its weights are not those of channels"
     if not _stays_inside(nests[0], x):
         return _PADDING
     sums: Array = rows[0].sum(1).astype(np.int32)
     return sums.reshape([-1 if a == rows[1] else 1 for a in range(node.result.type.rank)])
+
+
+def _are_summed(nest: Nest, rows: Array, axis: int) -> bool:
+    """Whether each element of a result sums all weights of its row of several along an axis, or all there are: not
+    those of one group of several, nor some of the taps, as of a transposed convolution."""
+    places = [k for k, e in enumerate(nest.loops) if e != 1 and any(at.coefs[k] for at in nest.writes)]
+    apart = [k for k in places if len(rows) == 1 or not nest.writes[axis].coefs[k]]
+    return not any(at is None or at.coefs[k] for at in nest.reads[1] or () for k in apart)
 
 
 def _stays_inside(nest: Nest, x: Value) -> bool:

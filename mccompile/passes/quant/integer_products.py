@@ -80,7 +80,7 @@ def _obstacle(
     nests = node.op.structure(node.operand_types())
     if len(nests) != 1:
         return "what it reads is not known"
-    found = [followed(nests[0], i, q.scale, len(node.result.shape)) for i, q in enumerate(pair)]
+    found = [followed(nests[0], i, q.scale, node.result.shape) for i, q in enumerate(pair)]
     scales = [s.astype(np.float32) for s in found if s is not None]
     if len(scales) < len(found):
         return "a scale varies along an axis that is summed over"

@@ -95,7 +95,7 @@ def _without_zero(graph: Graph, whole: Array, name: str, target: Target) -> tupl
 def _scale_of_result(reader: Node, found: Quantised) -> Array | None:
     """The scales as factors of the result; None where they vary along what is summed over."""
     nests = reader.op.structure(reader.operand_types())
-    return followed(nests[0], 1, found.scale, len(reader.result.shape)) if len(nests) == 1 else None
+    return followed(nests[0], 1, found.scale, reader.result.shape) if len(nests) == 1 else None
 
 
 def _rewrite(r: Rewriter, reader: Node, found: Quantised, target: Target) -> None:

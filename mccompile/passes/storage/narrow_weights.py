@@ -214,14 +214,13 @@ class Narrowing:
         return form.name, scaled
 
     def _summed(self) -> tuple[int, ...]:
-        """The axes of the weights that are not the channels of the result."""
+        """The axes of the weights that the result does not have: neither channels, nor matrices of a batch."""
         (nest,) = self.node.op.structure(self.node.operand_types())
-        rank, shape = len(self.node.result.shape), self.array.shape
+        shape, result = self.array.shape, self.node.result.shape
 
         def kept(axis: int) -> bool:
             own = tuple(e if a == axis else 1 for a, e in enumerate(shape))
-            scale = followed(nest, 1, np.ones(own, np.float32), rank) if shape[axis] > 1 else None
-            return scale is not None and scale.shape[1] == scale.size
+            return shape[axis] > 1 and followed(nest, 1, np.ones(own, np.float32), result) is not None
 
         return tuple(a for a in range(len(shape)) if not kept(a))
 

@@ -348,6 +348,65 @@ def expanded(c: Composer) -> list[str]:
     return c.apply("SoftmaxCrossEntropyLoss", [scores, c.input(labels)], reduction=reduction)
 
 
+def chained(c: Composer) -> list[str]:
+    """Layers with biases, one behind the other as exporters write them: turned, seen in another shape or scaled along
+    any axis in between, or with nothing between."""
+    v = _value(c, c.d.shape(c.d.choice([2, 2, 3, 4]), 1, 8), 30)
+    for _ in range(c.d.int(2, 5)):
+        v = _layer(c, v)
+        for _ in range(c.d.choice([0, 1, 1, 1, 2])):
+            v = c.d.choice(_BETWEEN)(c, v)
+    return [v]
+
+
+def _layer(c: Composer, v: str) -> str:
+    """A product with the last axis or a convolution of single pixels, with a bias along some axis or none."""
+    shape = c.array(v).shape
+    n, way = c.d.choice([1, 2, 3, 3, 5, 8]), c.d.int(0, 9)
+    bias = [c.constant(c.d.array((n,), "f32"))] if c.chance(80) else []
+    if len(shape) > 2 and way < 3:
+        w = c.d.array((n, shape[1], *(1,) * (len(shape) - 2)), "f32", -0.5, 0.5)
+        return c.one("Conv", v, c.constant(w), *bias)
+    w = c.d.array((n, shape[-1]), "f32", -0.5, 0.5)
+    if len(shape) == 2 and way < 5:
+        return c.one("Gemm", v, c.constant(w), *bias, transB=1)
+    if way == 9:
+        v = c.one("Einsum", v, c.constant(w), equation=f"{'abc'[: len(shape) - 1]}k,nk->{'abc'[: len(shape) - 1]}n")
+    else:
+        v = c.one("MatMul", v, c.constant(w.T))
+    return _along(c, "Add", v) if way == 8 else c.one("Add", v, *bias) if bias else v
+
+
+def _along(c: Composer, op: str, v: str) -> str:
+    """With a constant that varies along one axis."""
+    axis, a = c.d.int(0, c.array(v).ndim - 1), c.array(v)
+    column = tuple(e if i == 0 else 1 for i, e in enumerate(a.shape[axis:]))
+    return c.one(op, v, on.constant_like(c, np.asarray(c.d.array(column, "f32", 0.5, 2)).astype(a.dtype)))
+
+
+def _turned(c: Composer, v: str) -> str:
+    rank = c.array(v).ndim
+    perm = (*range(rank - 2), rank - 1, rank - 2) if c.chance(70) else c.d.permutation(rank)
+    return c.one("Transpose", v, perm=perm)
+
+
+def _in_another_shape(c: Composer, v: str) -> str:
+    """With two axes joined, or one of extent 1 more."""
+    shape = c.array(v).shape
+    axis = c.d.int(0, len(shape) - 2)
+    if len(shape) < 4 and c.d.bool():
+        return c.one("Unsqueeze", v, c.ints(axis))
+    if len(shape) < 3:
+        return v
+    return c.one("Reshape", v, c.ints(*shape[:axis], shape[axis] * shape[axis + 1], *shape[axis + 2 :]))
+
+
+_BETWEEN: tuple[Callable[[Composer, str], str], ...] = (
+    _turned, _turned, _turned, _turned, _in_another_shape, on.mapped,
+    lambda c, v: _along(c, "Mul", v), lambda c, v: _along(c, "Sub", v),
+)  # fmt: skip
+
+
 def block(c: Composer) -> list[str]:
     """Convolution, normalisation or not, activation, residual, pooling."""
     wide, groups = c.chance(25), 1
@@ -379,7 +438,7 @@ def block(c: Composer) -> list[str]:
 
 FORMS: tuple[Callable[[Composer], list[str]], ...] = (
     masked, masked, mapped_and_normalised, mapped_and_normalised, cast_chain, channels_flipped, product, integers,
-    rounded, long_sum, attention, spelled_attention, embedding, expanded, block, block,
+    rounded, long_sum, attention, spelled_attention, embedding, expanded, block, block, chained,
 )  # fmt: skip
 
 
