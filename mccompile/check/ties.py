@@ -40,7 +40,7 @@ from mccompile.driver import Compilation
 from mccompile.interface.tensors import MODELS_OWN, Interface
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node, Value
-from mccompile.ir.op import Op
+from mccompile.ir.op import Op, op_at
 from mccompile.ir.types import I32, I64
 from mccompile.onnxio import rounded_inputs, tensor_names
 from mccompile.ops.reduce import Reduce
@@ -374,16 +374,30 @@ def _is_tie(real: Array, tie: float) -> Array:
     return found
 
 
+def _reached(
+    op: Op, operands: Sequence[Value | None], hidden: Mapping[Value, Array], values: Mapping[Value, Array]
+) -> Array:
+    """Which sums of products of two operands have a factor that is hidden, and a tie."""
+    found = np.array(False)
+    for asked in operands:
+        if asked in hidden:
+            ones = [hidden[v] if v is asked else np.ones(values[v].shape) for v in operands if v is not None]
+            found = found | (op.evaluate(*(a.astype(np.float64) for a in ones))[0] > 0)
+    return found
+
+
 def _moved(
     node: Node, hidden: Mapping[Value, Array], values: Mapping[Value, Array], known: Mapping[str, int]
 ) -> list[Array]:
-    """Where the results of a node that only moves elements, such as a join or a split, or computes each of its own,
-    have some of which a tensor before them, which is not compared, was a tie; False of others."""
+    """Where the results of a node that only moves elements, such as a join or a split, computes each of its own, or
+    sums of products, have some of which a tensor before them, which is not compared, was a tie; False of others."""
     if node.op.elementwise is not None:
         shape = np.broadcast_shapes(*(values[v].shape for v in node.inputs))
         masks = [np.broadcast_to(hidden[v], shape) for v in node.inputs if v in hidden]
         return [np.logical_or.reduce(masks) if masks else np.array(False)]
     op: Op = node.op
+    if op.multilinear[:2] == (0, 1):
+        return [_reached(op_at(op, known), node.operands[:2], hidden, values)]
     if isinstance(op, Reduce) and op.mode == "sum":  # one term that is unsure makes the sum so
         op = replace(op, mode="max")
     moves = (op is not node.op or op.hands_on) and not node.pre

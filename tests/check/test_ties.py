@@ -31,6 +31,7 @@ from mccompile.ops.registry import front_ends, lookup
 from mccompile.ops.text import TEXT
 from tests._skips import needs_shared
 from tests.support.quantised import Net, residual
+from tests.support.small_models import Maker
 from tests.support.targets import needs_target
 
 
@@ -643,6 +644,31 @@ def test_ties_of_floats_whose_channels_nothing_reads(seed: int, tmp_path: Path) 
     onnx.save(model, tmp_path / "m.onnx")
     result = check(tmp_path / "m.onnx", Options(target="generic"))
     assert result.ok, "\n".join(result.lines())
+
+
+@pytest.mark.parametrize("product", ["MatMul", "Conv"])
+def test_a_tie_before_axes_are_cut_and_turned_is_one_of_sums_behind_it(product: str, tmp_path: Path) -> None:
+    """An image in patches that are quantised: the quotient of one element is next to a tie, and here it falls to the
+    other side. It is quantised before the patches are made, where the reference has no such tensor."""
+    scale = np.float32(0.031678412)
+    halves = ((np.arange(-100, 100) + 0.5) * np.float64(scale)).astype(np.float32)
+    near = np.concatenate([halves, np.nextafter(halves, np.float32(9)), np.nextafter(halves, np.float32(-9))])
+    next_to = near[np.rint(near / scale) != np.rint(near * (np.float32(1) / scale))]
+    assert next_to.size
+    x = np.random.default_rng(1).normal(size=(1, 3, 8, 8)).astype(np.float32)
+    x[0, 1, 5, 2] = next_to[0]
+    rng, m = np.random.default_rng(2), Maker()
+    zero, scales = m.const(np.int8(0)), [m.const(np.float32(s)) for s in (scale, 0.01, 0.07)]
+    v = m.node("Reshape", [m.input("x", x.shape), m.const(np.array([1, 3, 2, 4, 2, 4]))])
+    v = m.node("Transpose", [v], perm=[0, 2, 4, 3, 5, 1])
+    v = m.node("Reshape", [v, m.const(np.array([1, 4, 48] if product == "MatMul" else [4, 48, 1, 1]))])
+    v = m.node("DequantizeLinear", [m.node("QuantizeLinear", [v, scales[0], zero]), scales[0], zero])
+    weights = rng.integers(-127, 128, (48, 16) if product == "MatMul" else (16, 48, 1, 1)).astype(np.int8)
+    v = m.node(product, [v, m.node("DequantizeLinear", [m.const(weights), scales[1], zero])])
+    v = m.node("DequantizeLinear", [m.node("QuantizeLinear", [v, scales[2], zero]), scales[2], zero])
+    onnx.save(m.model([v]), tmp_path / "m.onnx")
+    found = check(tmp_path / "m.onnx", Options(target="generic"), inputs={"x": x}, per_layer=True)
+    assert found.ok, "\n".join(found.lines())
 
 
 def _misread(monkeypatch: pytest.MonkeyPatch, name: tuple[str, str], output: int, body: ex.Expr) -> None:
