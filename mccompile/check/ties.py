@@ -397,7 +397,9 @@ def _moved(
         return [np.logical_or.reduce(masks) if masks else np.array(False)]
     op: Op = node.op
     if op.multilinear[:2] == (0, 1):
-        return [_reached(op_at(op, known), node.operands[:2], hidden, values)]
+        beside = [hidden[v] for v in node.extras if v in hidden]  # what an epilogue adds
+        reached = _reached(op_at(op, known), node.operands[:2], hidden, values)
+        return [functools.reduce(np.logical_or, beside, reached)]
     if isinstance(op, Reduce) and op.mode == "sum":  # one term that is unsure makes the sum so
         op = replace(op, mode="max")
     moves = (op is not node.op or op.hands_on) and not node.pre

@@ -649,7 +649,8 @@ def test_ties_of_floats_whose_channels_nothing_reads(seed: int, tmp_path: Path) 
 @pytest.mark.parametrize("product", ["MatMul", "Conv"])
 def test_a_tie_before_axes_are_cut_and_turned_is_one_of_sums_behind_it(product: str, tmp_path: Path) -> None:
     """An image in patches that are quantised: the quotient of one element is next to a tie, and here it falls to the
-    other side. It is quantised before the patches are made, where the reference has no such tensor."""
+    other side. It is quantised before the patches are made, where the reference has no such tensor. What is made of
+    it is read twice, the second time beside a product."""
     scale = np.float32(0.031678412)
     halves = ((np.arange(-100, 100) + 0.5) * np.float64(scale)).astype(np.float32)
     near = np.concatenate([halves, np.nextafter(halves, np.float32(9)), np.nextafter(halves, np.float32(-9))])
@@ -663,8 +664,15 @@ def test_a_tie_before_axes_are_cut_and_turned_is_one_of_sums_behind_it(product: 
     v = m.node("Transpose", [v], perm=[0, 2, 4, 3, 5, 1])
     v = m.node("Reshape", [v, m.const(np.array([1, 4, 48] if product == "MatMul" else [4, 48, 1, 1]))])
     v = m.node("DequantizeLinear", [m.node("QuantizeLinear", [v, scales[0], zero]), scales[0], zero])
-    weights = rng.integers(-127, 128, (48, 16) if product == "MatMul" else (16, 48, 1, 1)).astype(np.int8)
-    v = m.node(product, [v, m.node("DequantizeLinear", [m.const(weights), scales[1], zero])])
+    made = []
+    for depth in (48, 16):
+        weights = rng.integers(-127, 128, (depth, 16) if product == "MatMul" else (16, depth, 1, 1)).astype(np.int8)
+        v = m.node(product, [v, m.node("DequantizeLinear", [m.const(weights), scales[1], zero])])
+        v = m.node("DequantizeLinear", [m.node("QuantizeLinear", [v, scales[2], zero]), scales[2], zero])
+        made.append(v)
+        v = m.node("Relu", [v])
+        v = m.node("DequantizeLinear", [m.node("QuantizeLinear", [v, scales[2], zero]), scales[2], zero])
+    v = m.node("Add", made)
     v = m.node("DequantizeLinear", [m.node("QuantizeLinear", [v, scales[2], zero]), scales[2], zero])
     onnx.save(m.model([v]), tmp_path / "m.onnx")
     found = check(tmp_path / "m.onnx", Options(target="generic"), inputs={"x": x}, per_layer=True)
