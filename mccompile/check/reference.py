@@ -325,11 +325,10 @@ def open_judge(
         asked = extract_with_outputs(path, list(more))
         asked = with_draws(asked, draws) if draws else asked
         plainly = unrounded_recurrence(asked, rounded)
-        asked = asked if plainly is None else plainly
-        ordered = sorted_tops(asked)
-        asked = asked if ordered is None else ordered
-        wide = widened(asked, "bf16")
-        data = exact_products(onnxruntime, asked if wide is None else wide)
+        asked = plainly or asked
+        asked = sorted_tops(asked) or asked
+        asked = widened(asked, "bf16") or asked
+        data = exact_products(onnxruntime, asked)
         try:
             plain = _session(onnxruntime, data, optimise=False)
         except Exception as e:
@@ -338,7 +337,7 @@ def open_judge(
             engine = f"onnxruntime {onnxruntime.__version__}"
             untold = {v.name for v in plain.get_outputs() if v.name not in outputs and v.type in _UNTOLD}
             names, operands = (tuple(n for n in some if n not in untold) for some in (names, operands))
-            notes = () if data is asked or data is wide else (UNSIGNED,)
+            notes = () if data is asked else (UNSIGNED,)
             notes = notes if plainly is None else (*notes, UNROUNDED)
             others = _others(onnxruntime, data)
             return OnnxRuntime(

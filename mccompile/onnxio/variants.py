@@ -11,7 +11,8 @@ from onnx import helper, numpy_helper
 
 from mccompile.ir.names import Names
 from mccompile.onnxio.dtypes import dtype_number
-from mccompile.onnxio.nested import all_graphs, value_names
+from mccompile.onnxio.nested import inner_nodes, value_names
+from mccompile.onnxio.proto import normal_domain
 from mccompile.onnxio.spelt import spelt
 from mccompile.onnxio.write import serialize
 
@@ -119,10 +120,9 @@ def sorted_tops(model: bytes) -> bytes | None:
         model: as `extract_with_outputs` gives it, without external data.
     """
     proto = onnx.ModelProto.FromString(model)
-    nodes = [n for graph in all_graphs(proto.graph) for n in graph.node]
-    nodes += [n for f in proto.functions for n in f.node]
-    switches = [a for n in nodes if (n.op_type, n.domain) in (("TopK", ""), ("TopK", "ai.onnx")) for a in n.attribute]
-    unsorted = [a for a in switches if a.name == "sorted" and a.i == 0]
+    nodes = [n for holder in (proto.graph, *proto.functions) for n in inner_nodes(holder.node)]
+    tops = [n for n in nodes if n.op_type == "TopK" and normal_domain(n.domain) == ""]
+    unsorted = [a for n in tops for a in n.attribute if a.name == "sorted" and a.i == 0]
     for attribute in unsorted:
         attribute.i = 1
     return serialize(proto) if unsorted else None

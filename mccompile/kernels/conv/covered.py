@@ -36,7 +36,7 @@ def not_covered(
     x, w = operands
     match node.op:
         case MatMul(trans_a=trans_a):
-            one = math.prod(w.shape[:-2]) == 1 if constant else _is_packed(x, w, x.shape[-1 if trans_a else -2])
+            one = is_one_matrix(w) if constant else _is_packed(x, w, x.shape[-1 if trans_a else -2])
             return "" if one else "such matrices of bytes are multiplied one by one, floats in vectors"
         case Conv(groups=groups):
             each = groups == x.shape[1] == w.shape[0]
@@ -46,9 +46,14 @@ def not_covered(
     return f"{node.op.name} multiplies bytes one by one, floats in vectors"
 
 
+def is_one_matrix(matrices: TensorType) -> bool:
+    """Whether [..., rows, columns] is one matrix in every run."""
+    return math.prod(matrices.shape[:-2]) == 1
+
+
 def of_images(x: TensorType, w: TensorType) -> bool:
     """Whether matrices that are known when the network runs are one for each image, or one for all."""
-    alike = x.shape[:-2] == w.shape[:-2] or any(math.prod(v.shape[:-2]) == 1 for v in (x, w))
+    alike = x.shape[:-2] == w.shape[:-2] or is_one_matrix(x) or is_one_matrix(w)
     return alike and max(x.rank, w.rank) <= 4
 
 
@@ -57,5 +62,5 @@ def _is_packed(x: TensorType, w: TensorType, rows: int) -> bool:
     run, but nothing else. One is packed for each image if that is so, which has to have ``rows`` enough."""
     if not of_images(x, w) or varies(e for v in (x, w) for e in v.shape[v.rank > 2 :]):
         return False
-    again = math.prod(w.shape[:-2]) == 1 and varies(x.shape[:-2])
+    again = is_one_matrix(w) and varies(x.shape[:-2])
     return not again or rows >= ENOUGH_ROWS

@@ -15,7 +15,7 @@ from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.types import I32, Factor, row_major
 from mccompile.ir.views import View
-from mccompile.kernels.conv.covered import of_images
+from mccompile.kernels.conv.covered import is_one_matrix, of_images
 from mccompile.kernels.conv.integer import STAGED_BYTES, ConvInteger, merged, staged_rows
 from mccompile.kernels.conv.integer_tiles import IntegerTile, Problem, best_integer_tile
 from mccompile.kernels.integers import no_integers, zero_points
@@ -59,9 +59,10 @@ class MatMulIntegers(ConvInteger):
         if laid_out(node):
             return "a layout is not row-major"
         staged = staged_rows(op, a, own)
-        cycles, tile = best_integer_tile(_matrices(node), own, own.flips(a.dtype) and not staged, target)
+        problem = _matrices(node)
+        cycles, tile = best_integer_tile(problem, own, own.flips(a.dtype) and not staged, target)
         staging = a.type.count * own.staged.nbytes / STAGED_BYTES if staged else 0
-        packed = _matrices(node).images * math.prod(w.shape[-2:])
+        packed = problem.images * math.prod(w.shape[-2:])
         packing = packed / (TURNED_BYTES if op.trans_b else PACKED_BYTES) + a.type.count / PACKED_BYTES
         return Offer(self.label, cycles + packing + staging, tile)
 
@@ -74,7 +75,7 @@ class MatMulIntegers(ConvInteger):
         left = swapped(b.read(a)) if node.op.trans_a else b.read(a)
         right = swapped(b.read(w)) if node.op.trans_b else b.read(w)
         views = [batched(left, result), result, *(b.read(v).broadcast(result.shape) for v in node.extras)]
-        if _has_one(w):
+        if is_one_matrix(w.type):
             source, result, *extras = merged(views, (1, 1))
             right = _for_each(right, result.shape[0])
         else:
@@ -95,16 +96,12 @@ class MatMulIntegers(ConvInteger):
         b.call(self.kernel, [source, right], [result], params=params, extras=extras, scratch=scratch)
 
 
-def _has_one(matrices: Value) -> bool:
-    return math.prod(matrices.shape[:-2]) == 1
-
-
 def _matrices(node: Node) -> Problem:
     op, (a, w) = node.op, operand_pair(node)
     assert isinstance(op, MatMul)
     *batch, rows, columns = node.result.shape
     images = math.prod(batch)
-    if _has_one(w) and not varies(batch):
+    if is_one_matrix(w.type) and not varies(batch):
         images, rows = 1, images * rows
     return Problem(images, 1, rows, columns, a.shape[-2 if op.trans_a else -1], *POINT[:3])
 
