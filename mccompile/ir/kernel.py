@@ -31,6 +31,7 @@ are to the operator (`Logical`); a string says why it is not known.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 
@@ -159,10 +160,15 @@ class Call:
         """What it reads and writes."""
         return [v for v in (*self.inputs, *self.results) if v is not None]
 
-    def buffers(self) -> list[Buffer]:
+    def buffers(self) -> tuple[Buffer, ...]:
+        """All that it touches, each once."""
+        return self._buffers
+
+    @functools.cached_property
+    def _buffers(self) -> tuple[Buffer, ...]:
         views = [v.buffer for v in self.views()]
         scratch = [self.scratch] if self.scratch else []
-        return list(dict.fromkeys([*views, *scratch, *self.counts, *_deciding(self)]))
+        return tuple(dict.fromkeys([*views, *scratch, *self.counts, *_deciding(self)]))
 
     def written(self) -> list[Buffer]:
         """The buffers of its results."""
@@ -222,8 +228,9 @@ class Fill:
         """The fill of its view where symbols of extents have values."""
         return replace(self, view=self.view.at(values))
 
-    def buffers(self) -> list[Buffer]:
-        return list(dict.fromkeys([self.view.buffer, *self.counts, *_deciding(self)]))
+    def buffers(self) -> tuple[Buffer, ...]:
+        """All that it touches, each once."""
+        return tuple(dict.fromkeys([self.view.buffer, *self.counts, *_deciding(self)]))
 
     def written(self) -> list[Buffer]:
         return [self.view.buffer]

@@ -158,6 +158,7 @@ class Elements:
         self._constant: dict[Value, list[int | None]] = {}
         self._extents: dict[int, Value] = {}
         self._told: dict[ex.Expr, int] = {}
+        self._alone: dict[ex.Expr, Value] = {}
         self._producers: dict[Value, Node] | None = None
 
     def of(self, i: int, what: str) -> tuple[Whole, ...]:
@@ -194,7 +195,8 @@ class Elements:
         constants = self._constants(value)
         if all(c is not None for c in constants):
             return tuple(Whole.of(c) for c in constants if c is not None)
-        read = (Whole(ex.convert(e, I64)).most(-FAR).least(FAR) for e in self.raw(value, what))
+        read = [Whole(ex.convert(e, I64)).most(-FAR).least(FAR) for e in self.raw(value, what)]
+        self._alone.update({e.expr: v for e, (v, _) in zip(read, sources, strict=True) if v.type.count == 1})
         return tuple(e if c is None else Whole.of(c) for e, c in zip(read, constants, strict=True))
 
     def _constants(self, value: Value) -> list[int | None]:
@@ -262,7 +264,10 @@ class Elements:
         that. The program ends where it is another one."""
         known = self.told(found)
         if known is None or (isinstance(known, Dim) and not low <= span(known)[0] <= span(known)[1] <= high):
-            return self.node.counts(suffix, self.held(suffix, found, low, high), low, high)
+            number = self.node.counts(suffix, self.held(suffix, found, low, high), low, high)
+            if found.expr in self._alone:  # who reads it again, moved to other places or not, means this very number
+                self.node.learn(self._alone[found.expr], number)
+            return number
         if not low <= known <= high:
             raise self.node.error(f"{suffix} is {known}, not in {low} to {high}")
         return known

@@ -264,6 +264,11 @@ class Import:
         self.count(extent, value)
         return extent
 
+    def learn(self, value: Value, number: int) -> None:
+        """Let an extent of `counted` stand for the only element of ``value``, which the run has found to be that."""
+        if isinstance(number, Dim):
+            self._extents[value] = np.array(number, object).reshape(value.shape)
+
     def count(self, extent: int, value: Value) -> None:
         """Let ``value``, i32[], be what an extent of `counted` is when the program runs."""
         for s in symbols(extent):

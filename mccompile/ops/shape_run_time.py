@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from mccompile.ir.dims import bound, exact, minimum, span, varies
+from mccompile.ir.dims import bound, exact, minimum, require_equal, span, symbols, varies
 from mccompile.ops.elements import Elements, Whole, all_of, any_of, total
 from mccompile.ops.expand import Expand
 from mccompile.ops.frontend import Import
@@ -73,6 +73,8 @@ def import_reshape(n: Import) -> None:
     open_, rest = shape.count(None), math.prod(s for s in shape if s is not None)
     left = exact(x.type.count, rest) if rest else None
     if open_ > 1 or left is None or (open_ == 0 and left != 1):
+        if open_ == 0 and all(_told(n, e.told(g)) is not None for g in given):
+            require_equal(rest, x.type.count)  # of extents that the caller gives: says on which of them it depends
         raise n.error(
             f"the shape of the result does not follow from {x.type} and what is known of it: "
             f"{', '.join('?' if s is None else str(s) for s in shape)}",
@@ -80,7 +82,7 @@ def import_reshape(n: Import) -> None:
         )
     whole = tuple(left if s is None else s for s in shape)
     for i, (g, extent) in enumerate(zip(given, whole, strict=True)):
-        if e.told(g) is None:
+        if _told(n, e.told(g)) is None:
             copied = copies and i < len(x.shape) and x.shape[i] == extent
             e.require(any_of([g.equals(-1), g.equals(e.extent(extent)), *([g.equals(0)] if copied else [])]))
     e.require(total(g.equals(-1).otherwise(1, 0) for g in given).below(2))
@@ -89,12 +91,21 @@ def import_reshape(n: Import) -> None:
 
 def _reshaped(n: Import, e: Elements, axis: int, given: Whole, copies: bool) -> int | None:
     """An extent of the result of Reshape; None where it has to follow from the others."""
-    x, told = n.input(0).shape, e.told(given)
+    x, told = n.input(0).shape, _told(n, e.told(given))
     if told is None:
         return n.declared_extent(axis)
     if told == 0 and copies and axis < len(x):
         return x[axis]
     return None if told == -1 else told
+
+
+def _told(n: Import, told: int | None) -> int | None:
+    """A number of the shape of Reshape; None also where the run has counted it elsewhere, and no axis of the input
+    has it: that says how many rows there are, too, and the run has to compare both."""
+    if told is None:
+        return None
+    counted = {s for s in symbols(told) if s.name in n.stated.taken}
+    return told if counted <= {*symbols(n.input(0).type.count)} else None
 
 
 def import_split(n: Import) -> None:
@@ -122,7 +133,7 @@ def import_split(n: Import) -> None:
 RUN_TIME = {
     "ConstantOfShape": RunTime(import_constant_of_shape, (0,)),
     "Expand": RunTime(import_expand),
-    "Reshape": RunTime(import_reshape),
+    "Reshape": RunTime(import_reshape, undecided=True),
     "Split": RunTime(import_split, undecided=True),
     "Tile": RunTime(import_tile),
 }

@@ -253,3 +253,28 @@ def test_sequences_of_a_time_axis_of_the_run_are_reversed_by_lengths_of_the_run(
     m.node("ReverseSequence", [x, m.input("l", (2,), I64)], "y", time_axis=0, batch_axis=1)
     runs = [{"x": _floats(t, 2, 3), "l": np.array(lengths)} for t, lengths in ((5, [3, 5]), (1, [1, 1]), (6, [1, 6]))]
     _compare(_model(m, {"y": F32}), tmp_path, runs, dims={"t": "1..6"}, target="generic")
+
+
+def _rows_of_a_number(m: Maker, *before: str, of: str) -> str:
+    """Zeros, four columns wide, of as many rows as a number of the run says."""
+    shape = m.node("Concat", [*before, of, m.const(np.array([4]))], axis=0)
+    return m.node("ConstantOfShape", [shape])
+
+
+def test_two_shapes_with_one_number_of_the_run_have_one_extent(tmp_path: Path) -> None:
+    """As graph networks pool by the batch that each node is in: sums and maxima of as many rows as there are graphs,
+    which the largest number in the batch says; and the second shape has it at another place."""
+    m = Maker()
+    x, batch = m.input("x", (6, 4), F32), m.input("b", (6, 4), I64)
+    most = m.node("Add", [m.node("ReduceMax", [batch], keepdims=0), m.const(np.array(1))])
+    graphs = m.node("Reshape", [most, m.const(np.array([-1]))])
+    sums = m.node("ScatterElements", [_rows_of_a_number(m, of=graphs), batch, x], axis=0, reduction="add")
+    one = m.const(np.array([1]))
+    zeros = m.node("Squeeze", [_rows_of_a_number(m, one, of=graphs), m.const(np.array([0]))])
+    maxima = m.node("ScatterElements", [zeros, batch, x], axis=0, reduction="max")
+    m.node("Add", [sums, maxima], "y")
+    rows = [(0, 0, 1, 1, 2, 2), (0, 1, 0, 1, 0, 0), (0,) * 6, (4, 3, 2, 1, 0, 0)]
+    runs = [{"x": _floats(6, 4), "b": np.repeat(np.array(r)[:, None], 4, 1)} for r in rows]
+    model = _model(m, {"y": F32})
+    shapes = [node.output[0] for node in m.nodes if node.op_type == "ConstantOfShape"]
+    _compare(model, tmp_path, runs, bounds={f"{shape}_0": 5 for shape in shapes}, target="generic")

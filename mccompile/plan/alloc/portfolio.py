@@ -116,14 +116,17 @@ def _searched_for(limit: int, variant: _Variant, best: Plan, effort: int, part: 
 
 def _improve(variant: _Variant, best: Plan | None, members: Iterator[Member], bound: int) -> Plan:
     """The better of `best` and what the members find, asking no more once the bound is met."""
+    peak = best.peak if best else None
+    found: tuple[str, list[int]] | None = None
     for name, run in members:
-        addresses = run(best.peak if best else 0)
-        if addresses is not None and (best is None or peak_of(variant.blocks, addresses) < best.peak):
-            best = _plan(variant, name, addresses)
-        if best is not None and best.peak <= bound:
+        addresses = run(peak or 0)
+        if addresses is not None and (peak is None or peak_of(variant.blocks, addresses) < peak):
+            peak, found = peak_of(variant.blocks, addresses), (name, addresses)
+        if peak is not None and peak <= bound:
             break
-    assert best is not None
-    return best
+    plan = _plan(variant, *found) if found else best
+    assert plan is not None
+    return plan
 
 
 def _quick_members(variant: _Variant) -> Iterator[Member]:
