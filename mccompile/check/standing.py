@@ -194,7 +194,8 @@ def carried(mask: Array, of: Value, name: str, nodes: Sequence[Node], extents: M
         if node.op.elementwise is not None:
             found = functools.reduce(np.logical_or, own)
         elif node.op.hands_on and len({v.dtype for v in read}) == 1 and len(node.results) == 1:
-            found = np.asarray(op_at(node.op, extents).evaluate(*own)[0], bool)
+            as_numbers = (a.astype(np.uint8) for a in own)  # windows are filled with the least number of a type
+            found = np.asarray(op_at(node.op, extents).evaluate(*as_numbers)[0], bool)
         else:
             continue
         (result,) = node.results

@@ -370,7 +370,8 @@ def _near_ties(
 
 def _is_tie(real: Array, tie: float) -> Array:
     """Where real numbers may be rounded to either side, or are none."""
-    found: Array = (np.abs(np.abs(real - np.floor(real)) - 0.5) <= tie - 0.5) | np.isnan(real)
+    with np.errstate(invalid="ignore"):  # infinities
+        found: Array = (np.abs(np.abs(real - np.floor(real)) - 0.5) <= tie - 0.5) | np.isnan(real)
     return found
 
 

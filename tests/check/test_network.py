@@ -6,6 +6,7 @@ import gc
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -56,6 +57,17 @@ def test_memory_is_aligned_and_has_its_size(count: int, align: int) -> None:
         assert memory.ctypes.data % align == 0
         memory[:] = 7
     assert fences.intact()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_what_is_read_beside_memory_is_no_number(dtype: type[np.floating[Any]]) -> None:
+    """Nor is every other number of 16 bits: a window that begins in front of the arena makes no number of it."""
+    fences = Fences()
+    whole = fences.allocate(64, 64).base
+    assert isinstance(whole, np.ndarray)
+    words = whole[-whole.ctypes.data % 64 :]
+    assert np.isnan(words[:4096].view(dtype)).all()
+    assert np.isnan(words[:4096].view(np.float16)[1::2]).all()
 
 
 def test_nothing_is_read_past_the_end_of_arena_or_blob(out: Path) -> None:

@@ -103,6 +103,18 @@ def test_what_is_carried_goes_by_the_extents_of_the_run() -> None:
     assert np.array_equal(stands[3], np.arange(8).reshape(4, 2).T)
 
 
+def test_a_window_carries_what_one_of_its_elements_is() -> None:
+    """One that reaches beyond the axis, which has the least number of its type there: no bool is that."""
+    graph = parse_graph("""graph @g(%q: f32[1,1,5]) {
+      %y = pool(%q) {mode='max', kernel=(2,), strides=(2,), pads=(0, 1), dilations=(1,)} : f32[1,1,3]
+      return %y
+    }""", lookup)
+    (q,) = graph.inputs
+    found = carried(np.array([[[0, 0, 0, 1, 0]]], bool), q, "y", graph.nodes, {})
+    assert found is not None
+    assert found.tolist() == [[[False, True, False]]]
+
+
 def test_strips_of_whole_numbers_are_rows_of_what_was_rounded() -> None:
     graph = parse_graph(GRAPH, lookup)
     want = np.random.default_rng(0).integers(-900, 900, (2, 3, 5, 4), np.int16)

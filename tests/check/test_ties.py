@@ -19,8 +19,8 @@ from mccompile.check.compare import compare
 from mccompile.check.parts import part_of
 from mccompile.check.reference import Expected, open_judge, random_inputs
 from mccompile.check.standing import carried, standing_for
-from mccompile.check.ties import Ties, explained, judge_layers, rounded_names
-from mccompile.check.trace import Trace
+from mccompile.check.ties import Ties, _is_tie, explained, judge_layers, rounded_names
+from mccompile.check.trace import Trace, _as_reference
 from mccompile.driver import Compilation, Options
 from mccompile.ir import expr as ex
 from mccompile.ir.graph_text import parse_graph
@@ -593,6 +593,14 @@ def test_what_is_no_number_before_it_is_rounded_has_no_right_answer(tmp_path: Pa
     assert found.ok, found.text()
     assert found.no_numbers == 4
     assert "4 are NaN before that" in found.text()
+
+
+def test_nothing_is_said_of_what_is_infinite() -> None:
+    """Numbers that masks have made so before they are rounded; and floats of the C that halves do not hold."""
+    assert _is_tie(np.array([np.inf, -np.inf, 0.5, 0.3, np.nan]), 0.501).tolist() == [False, False, True, False, True]
+    halves = _as_reference(np.array([1e6, 1.0], np.float32), np.zeros(2, np.float16))
+    assert halves is not None
+    assert halves.tolist() == [np.inf, 1.0]
 
 
 @pytest.mark.parametrize(("off", "ok"), [(5e-5, True), (3e-4, False)])

@@ -222,6 +222,8 @@ PLANES = [
     ),
     # Strips that lie in the padding, and planes of which strides leave out the operand.
     depthwise((1, 8, 1, 4), (1, 1), strides=(4, 1), pads=(5, 0, 8, 0), zero=3),
+    # Strips of three turns, of which the last has two.
+    depthwise((1, 4, 40, 5), (3, 3), pads=(1, 1, 1, 1), zero=3),
 ]
 """Around strips, their borders, and the two lines of a turn."""
 LINES = [

@@ -164,6 +164,7 @@ CASES = [
     *(conv((2, 4, 9, 8), 16, (3, 2), (2, 1), (1, 0, 0, 1), dtype=t, post=ADDED, zero=5) for t in TYPES),
     *(conv((1, c, 9, 10), 20, (3, 3), (1, 2), (2, 2, 2, 2), (2, 2), zero=-5) for c in (4, 5)),
     conv((1, 12, 17), 19, (5,), pads=(2, 2), zero=3, post=FLOATS),
+    *(conv((1, 8, 55), 12, (1,), pads=(0, 1), dtype=t, zero=3) for t in TYPES),  # two lines of 28, if it had 56
     *(conv((1, 3, 8, 9), 21, (3, 3), (2, 2), (0, 0, 1, 1), planar=True, zero=-9, dtype=t) for t in ("i8",)),
     conv((1, 4, 5, 5), 17, (3, 3), weights="u8", other=128),
     conv((1, 4, 5, 5), 17, (3, 3), weights="i8", other=0, post=ADDED),

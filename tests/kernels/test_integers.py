@@ -55,7 +55,7 @@ FAMILIES = {
     "conv.row": ({"conv": "matmul.row"}, PIXELS),
 }
 PAIRS = [(f, a) for f in FAMILIES for a in (ARITHMETICS if f != "conv.lines" else ("mve",))]
-GUARDED = [*STAGED[2:9:6], *STAGED[14:30:4], *PLANES[2:22:7], *PLANES[21:30:2], *ROWS[3:12:3]]
+GUARDED = [*STAGED[2:9:6], *STAGED[14:30:4], *PLANES[2:22:7], *PLANES[21:30:2], PLANES[-1], *ROWS[3:12:3]]
 
 
 def force_of(layer: Layer) -> dict[str, str]:
