@@ -226,8 +226,8 @@ def _tile(node: Node, target: Target, product: IntegerProduct) -> PlaneTile | st
 
 
 def _written_out(tile: PlaneTile, results: int, target: Target) -> PlaneTile:
-    """The strip with two turns written out side by side, where words that both read are worth the code. Where the last
-    strip has fewer lines, each makes all its turns: an odd number of them, two at a time, would read behind it."""
+    """The strip with two turns written out side by side, where words that both read are worth the code. Where the
+    last strip has fewer lines, each makes all turns: an odd number of them, two at a time, would read behind it."""
     turns = tile.lines // (2 if tile.strides[0] == 1 else 1)
     worth = tile.arithmetic == "smlad" and not target.compact
     fits = results % tile.lines == 0 or turns % 2 == 0
