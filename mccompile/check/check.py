@@ -16,7 +16,7 @@ from mccompile.check.compare import OF_SLICE, Comparison, Tolerance, limits
 from mccompile.check.data import accuracy_of, expected_of, samples_of, with_dims
 from mccompile.check.golden import golden_files
 from mccompile.check.judged import WRONG, fault_of
-from mccompile.check.layers_of_c import outputs_follow
+from mccompile.check.layers_of_c import outputs_follow, wrong_layers
 from mccompile.check.precision import is_narrow, precision_of, unrounded, unused
 from mccompile.check.reference import Expected, drawn_cases, drawn_extents, drawn_inputs
 from mccompile.check.result import Accuracy, CheckResult
@@ -121,7 +121,7 @@ def check(
         options: how to compile. What this machine does not run is built by a cross compiler and emulated.
         inputs: arrays by ONNX name, or the array of the only input: of one run, or of many samples (`samples.cut`
             says how they lie), which are runs in a row. Extents that the options leave open are theirs. Random ones
-            (`random_inputs`) of ``seed`` and ``seed + 1`` if absent.
+            (`random_inputs`) of ``seed`` and ``seed + 1`` if absent, these `with_edges` if the reference takes them.
         expect: outputs by ONNX name, all or some, or the array of the only one, that replace the reference; needs
             ``inputs``.
         labels: the right class of each sample: the accuracy of the first output is counted.
@@ -207,7 +207,7 @@ def _checked(model: Path, compilation: Compilation, out: Path, asked: _Asked) ->
     if asked.golden:
         tested = _golden_runs(model, compilation, judge, cases, asked)
         unstable += _golden_faults(compilation, out, network.report, tested)
-    layers = None
+    layers = traced = None
     if per_layer:
         traced = Network(out, hooks=TRACE_HOOKS, allocate=fences.allocate)
         traced.fill_arenas(POISON)
@@ -235,6 +235,9 @@ def _checked(model: Path, compilation: Compilation, out: Path, asked: _Asked) ->
     )
     if ties is not None or precision is not None or by_noise:  # these do not judge the C, but what its graph is worth
         unstable += _unlike_graph(compilation, network, cases, lambda: Network(out, hooks=TRACE_HOOKS), by_layers)
+    if ties is not None and traced is not None and not graph.state:  # nor is a layer of the reference's, behind a tie
+        apart = wrong_layers(graph, traced, cases[0].inputs, FEW)
+        unstable += [f"a layer of the C does not compute what its graph does: {line}" for line in apart]
     stack = _stack(out, network, compilation)
     code, note = code_or_note(out, network.report) if asked.with_code else (None, "")
     return CheckResult(
@@ -247,7 +250,10 @@ def _checked(model: Path, compilation: Compilation, out: Path, asked: _Asked) ->
         trace=layers,
         ties=ties,
         precision=precision,
-        notes=(*compilation.notes, *unused(compilation), *(judge.judge.notes if judge is not None else ())),
+        notes=(
+            *_unmoved(graph, cases), *compilation.notes, *unused(compilation),
+            *(judge.judge.notes if judge is not None else ()),
+        ),
         measured=measured,
         report=network.report,
         code=code,
@@ -255,6 +261,21 @@ def _checked(model: Path, compilation: Compilation, out: Path, asked: _Asked) ->
         expected=expect is not None,
         accuracy=_accuracy(compilation.interface, cases, results, asked.labels),
     )
+
+
+def _unmoved(graph: Graph, cases: Sequence[_Case]) -> tuple[str, ...]:
+    """A note on outputs that are the same whatever is drawn, but for what is allowed: wrong C may give them, too."""
+    first, *others = [case.expected for case in cases]
+    found = [
+        v.name
+        for v in graph.outputs
+        if v.name in first.values and v not in graph.constants and others
+        and all(one.compared(v.name, first.values[v.name]).ok for one in others)
+    ]  # fmt: skip
+    if not found or any(case.given for case in cases):
+        return ()
+    named = ", ".join(map(repr, found[:3])) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
+    return (f"random inputs do not move {named}: what agrees says little; give real ones (--inputs)",)
 
 
 def _accuracy(
@@ -426,8 +447,20 @@ def _drawn_cases(c: Compilation, judge: Stream, seed: int) -> list[_Case]:
         own = seed + len(found)
         extents = judge.extents(drawn_extents(c, own + first), last=len(found) == number - 1)
         said = "".join(f", {name}={n}" for name, n in extents.items())
-        found.append(_judged(f"random inputs, seed {own}{said}", drawn_inputs(c, own, extents), judge))
+        found.append(_drawn(c, judge, own, extents, f"random inputs, seed {own}{said}", edges=len(found) == 1))
     return found
+
+
+def _drawn(c: Compilation, judge: Stream, seed: int, extents: Mapping[str, int], label: str, edges: bool) -> _Case:
+    """A run on random inputs, with ``edges`` among them if the judge takes these: bytes may be places of a table."""
+    if edges:
+        try:
+            return _judged(label, drawn_inputs(c, seed, extents, edges), judge)
+        except UsageError:
+            raise
+        except CompileError as refused:
+            c.notes.append(f"{label}: none that are rare ({refused.rule})")
+    return _judged(label, drawn_inputs(c, seed, extents), judge)
 
 
 def _labels(samples: int) -> list[str]:

@@ -21,8 +21,8 @@ Array = np.ndarray[Any, np.dtype[Any]]
 _LARGEST = {"ArgMax": 1.0, "ArgMin": -1.0}
 _COMPARING = frozenset({"Greater", "GreaterOrEqual", "Less", "LessOrEqual"})
 _ROUNDING = {"Cast": np.trunc, "Ceil": np.ceil, "Floor": np.floor, "Round": np.rint}
-_KEEPING = frozenset({"Cast", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
-"""What may lie between a decision and such a value: elements stay in order, each as it was."""
+_KEEPING = frozenset({"Cast", "Clip", "Flatten", "Identity", "Relu", "Reshape", "Squeeze", "Unsqueeze"})
+"""What may lie between a decision and such a value: elements stay in order, each as it was, or cut off."""
 
 
 def deciding(graph: OnnxGraph, wanted: Iterable[str]) -> dict[str, OnnxNode]:

@@ -33,6 +33,26 @@ class _Known:
         return Expected(dict(self.tensors), {})
 
 
+def wrong_layers(graph: Graph, traced: Network, inputs: Mapping[str, Array], few: float = 0.0) -> tuple[str, ...]:
+    """The layers of the C that do not round what they are given as their ``graph`` does, one line for each; see
+    `outputs_follow`."""
+    return _wrong(graph, _tensors(graph, traced, inputs), inputs, few)
+
+
+def _wrong(graph: Graph, tensors: Mapping[str, Array], inputs: Mapping[str, Array], few: float) -> tuple[str, ...]:
+    """As `wrong_layers`, of ``tensors`` that are known already."""
+    return judge_layers(graph, graph, _Known(tensors), inputs, far=TIE, few=few, whose="").wrong if tensors else ()
+
+
+def _tensors(graph: Graph, traced: Network, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """What the C has computed in a run, as far as the graph has it; of extents that a run is given nothing."""
+    values = {v.name: v for n, _ in graph.everywhere() for v in n.results}
+    if any(symbols(*v.shape) for v in values.values()):
+        return {}
+    kept = capture(traced, inputs, [name for name in writers(traced.report) if name in values])
+    return {name: k.array for name, k in kept.items() if k.array.shape == values[name].shape}
+
+
 def outputs_follow(
     graph: Graph, traced: Network, inputs: Mapping[str, Array], got: Mapping[str, Array], names: Sequence[str],
     factor: float, few: float = 0.0,
@@ -46,12 +66,8 @@ def outputs_follow(
         few: of which share of its elements nothing is asked of a layer: a node may round several times, and be at a
             tie that its result does not show.
     """
-    values = {v.name: v for n, _ in graph.everywhere() for v in n.results}
-    if any(symbols(*v.shape) for v in values.values()):
-        return False
-    kept = capture(traced, inputs, [name for name in writers(traced.report) if name in values])
-    tensors = {name: k.array for name, k in kept.items() if k.array.shape == values[name].shape}
-    if not tensors or judge_layers(graph, graph, _Known(tensors), inputs, far=TIE, few=few).wrong:
+    tensors = _tensors(graph, traced, inputs)
+    if not tensors or _wrong(graph, tensors, inputs, few):
         return False
     wide, narrow = (real_results(graph, tensors, inputs, wide=w).outputs for w in (True, False))
     # Ties that the last layer rounds within move elements, each by itself.

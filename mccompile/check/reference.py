@@ -13,6 +13,7 @@ import numpy as np
 from mccompile._dataclass import dataclass
 from mccompile.check.compare import OF_NOISE, Comparison, Tolerance, compare
 from mccompile.check.decided import deciding, noise_of
+from mccompile.check.edges import with_edges
 from mccompile.check.factors import Factors
 from mccompile.check.saturation import UNSIGNED, exact_products, keep_exact
 from mccompile.importer.fixed import Fixed, FromDim, fixed_arrays, from_dims
@@ -519,11 +520,13 @@ def bounds_of(graph: Graph) -> dict[str, int]:
     return {s.name: s.high for s in symbols(*(e for v in graph.inputs for e in v.shape))}
 
 
-def drawn_inputs(c: Compilation, seed: int, extents: Mapping[str, int]) -> dict[str, Array]:
-    """`random_inputs` of a compilation at ``extents``, but for what is state; bytes that stand for other numbers
-    of the model are any bytes, text is short, and bits of bfloat16 are those of normal(0, 1)."""
+def drawn_inputs(c: Compilation, seed: int, extents: Mapping[str, int], edges: bool = False) -> dict[str, Array]:
+    """`random_inputs` of a compilation at ``extents``, but for what is state, `with_edges` if these are asked for;
+    bytes that stand for other numbers of the model are any bytes, text is short, and bits of bfloat16 are those of
+    normal(0, 1)."""
     types = {v.name: v.type.at(extents) for v in c.graph.fed}
     inputs = random_inputs(types, seed)
+    inputs = with_edges(c.graph, inputs, seed) if edges else inputs
     rng = np.random.default_rng([seed, 1])
     for draw in c.draws:
         if draw.kind == "uniform":

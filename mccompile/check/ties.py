@@ -43,7 +43,9 @@ from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.op import Op, op_at
 from mccompile.ir.types import I32, I64
 from mccompile.onnxio import rounded_inputs, tensor_names
+from mccompile.ops.normalize import Normalize
 from mccompile.ops.reduce import Reduce
+from mccompile.ops.softmax import Softmax
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -152,12 +154,13 @@ class Computes(Protocol):
 def judge_layers(
     imported: Graph, optimised: Graph, judge: Computes, inputs: Mapping[str, Array],
     interface: Interface = MODELS_OWN, tie: float = TIE, far: float = FAR, few: float = 0.0,
+    whose: str = " of the reference",
 ) -> Ties:  # fmt: skip
     """Each layer of ``optimised`` on the operands that ``judge`` computes, against the real results of ``imported``.
 
     ``judge`` must know the `rounded_names` of ``imported``, as far as the model has them. ``interface`` says how
     ``inputs`` of ``optimised`` stand for those of ``imported``, ``tie`` how far a result may be from the real one,
-    ``few`` which share of a layer's elements may be further off.
+    ``few`` which share of a layer's elements may be further off, ``whose`` what a fault calls those of ``judge``.
     """
     expected, rounded = judge.run(inputs), set(rounded_names(imported))
     theirs = {name: a for name, a in expected.values.items() if a.dtype != object}  # text is not rounded
@@ -221,12 +224,13 @@ def judge_layers(
             more = of_floats(real, zeros.get(name), want.dtype)
             theirs_far = min(far, tie) if name in whole else far
             asked = differs if far > tie else differs & ~near
-            fault = _first_fault(want, got, real, (theirs_far + more, tie + more), (asked, differs & ~near), few)
+            of, allowed = (asked, differs & ~near), (theirs_far + more, tie + more)
+            fault = _first_fault(want, got, real, allowed, of, few, whose)
             if fault is not None:  # unless it is of what the layer rounds before
                 behind = inner().moves(name, node.origins)
                 behind = (behind if turn is None else _shaped(behind, got, turn))[part] if behind.ndim else behind
-                more = more + behind
-                fault = _first_fault(want, got, real, (theirs_far + more, tie + more), (asked, differs & ~near), few)
+                allowed = (theirs_far + more + behind, tie + more + behind)
+                fault = _first_fault(want, got, real, allowed, of, few, whose)
             if fault is not None:
                 wrong[name] = fault[0], f"{v.name}: {fault[1]}"
             values[v] = floats if floats is not None else _with_sign(want, v.dtype.numpy)
@@ -240,10 +244,11 @@ def judge_layers(
 
 
 def _first_fault(
-    want: Array, got: Array, real: Array, allowed: tuple[Array, Array], asked: tuple[Array, Array], few: float
-) -> tuple[float, str] | None:
-    """As `_fault`, of the reference's own tensor and of what the layer makes, in this order."""
-    fault = _fault(want, real, allowed[0], asked[0], few, " of the reference")
+    want: Array, got: Array, real: Array, allowed: tuple[Array, Array], asked: tuple[Array, Array], few: float,
+    whose: str,
+) -> tuple[float, str] | None:  # fmt: skip
+    """As `_fault`, of the judge's own tensor and of what the layer makes, in this order."""
+    fault = _fault(want, real, allowed[0], asked[0], few, whose)
     return _fault(got, real, allowed[1], asked[1], few) if fault is None else fault
 
 
@@ -310,7 +315,8 @@ def _counterpart(
     Bytes that are stored instead of floats have a name of their own (``y.bytes``), and so have bytes with another
     sign, and channels in another order: then it is the closest of the tensors that the network rounds in the nodes
     that were fused into this one. One that is not the same, but for ties, which the mean of two bytes is half of the
-    time, is another tensor; should it be a wrong one, who reads it is judged with it, and found.
+    time, is another tensor, and so is one of which most elements differ, though ties do so by chance; should it be a
+    wrong one, who reads it is judged with it, and found.
     """
     if not rounds(v):
         return None, None
@@ -335,7 +341,10 @@ def _counterpart(
             sure = apart & ~_shaped(near, got, turn)[part]
             differing[w.name, turn] = int(sure.sum()), int(apart.sum())
     closest = min(differing, key=lambda found: differing[found], default=None)
-    return closest if closest is not None and differing[closest][0] * 100 <= got.size else (None, None)
+    if closest is None:
+        return None, None
+    surely, anyhow = differing[closest]
+    return closest if surely * 100 <= got.size and anyhow * 4 <= 3 * got.size else (None, None)
 
 
 def _with_sign(array: Array, dtype: np.dtype[Any]) -> Array:
@@ -391,7 +400,8 @@ def _moved(
     node: Node, hidden: Mapping[Value, Array], values: Mapping[Value, Array], known: Mapping[str, int]
 ) -> list[Array]:
     """Where the results of a node that only moves elements, such as a join or a split, computes each of its own, or
-    sums of products, have some of which a tensor before them, which is not compared, was a tie; False of others."""
+    of its row, or sums of products, have some of which a tensor before them, which is not compared, was a tie; False
+    of others."""
     if node.op.elementwise is not None:
         shape = np.broadcast_shapes(*(values[v].shape for v in node.inputs))
         masks = [np.broadcast_to(hidden[v], shape) for v in node.inputs if v in hidden]
@@ -400,7 +410,14 @@ def _moved(
     if op.multilinear[:2] == (0, 1):
         beside = [hidden[v] for v in node.extras if v in hidden]  # what an epilogue adds
         reached = _reached(op_at(op, known), node.operands[:2], hidden, values)
-        return [functools.reduce(np.logical_or, beside, reached)]
+        found = functools.reduce(np.logical_or, beside, reached)
+        return [np.broadcast_to(found, node.results[0].type.at(known).shape) if found.ndim else found]
+    if isinstance(op, Normalize | Softmax):  # one element that is unsure moves all of its row
+        (x,) = node.operands[:1]
+        if x is not None and x in hidden:
+            shape, axes = values[x].shape, op.axes if isinstance(op, Normalize) else (op.axis,)
+            rows = np.broadcast_to(hidden[x], shape).any(axis=axes, keepdims=True)
+            return [np.broadcast_to(rows, shape)]
     if isinstance(op, Reduce) and op.mode == "sum":  # one term that is unsure makes the sum so
         op = replace(op, mode="max")
     moves = (op is not node.op or op.hands_on) and not node.pre

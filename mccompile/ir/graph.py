@@ -32,7 +32,7 @@ from mccompile._dataclass import dataclass
 from mccompile.ir import expr as ex
 from mccompile.ir.dims import UndecidedError, symbols, value, varies
 from mccompile.ir.errors import CompileError, InternalError
-from mccompile.ir.op import Inside, Op, TypeRuleError, op_at
+from mccompile.ir.op import Inside, Layouts, Op, TypeRuleError, op_at
 from mccompile.ir.scalar import Array, as_computed
 from mccompile.ir.scan import reason
 from mccompile.ir.state import Growth, growth, unlike_state
@@ -526,6 +526,10 @@ def _verify_types(node: Node) -> None:
             raise InternalError(f"{node.where}: result {r} but its rule gives {inferred}")
     if reads != set(range(len(node.extras))):
         raise InternalError(f"{node.where}: extra operands and the variables read do not match")
+    if node.op.layouts is Layouts.FIXED:
+        stored = [v for v in (*node.inputs, *node.results) if v.type.layout is not None]
+        if stored:
+            raise InternalError(f"{node.where}: {stored[0]} is not row-major")
 
 
 def _extras_read(node: Node, results: Sequence[TensorType]) -> set[int]:

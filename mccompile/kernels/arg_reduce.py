@@ -8,7 +8,7 @@ from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call
 from mccompile.kernels.model.parts import Turns, axes
 from mccompile.kernels.model.traffic import moved
-from mccompile.kernels.variant import Offer, Variant, laid_out, not_plain_f32, vectors_apart
+from mccompile.kernels.variant import Offer, Variant, not_plain_f32, vectors_apart
 from mccompile.ops.arg_reduce import ArgReduce
 from mccompile.targets.target import Target
 
@@ -51,8 +51,6 @@ class ArgReduceVector(_ArgReduce):
         assert x is not None
         if reason := not_plain_f32(node, target):
             return reason
-        if laid_out(node):
-            return "a layout is not row-major"
         if op.axis != x.type.rank - 1:
             return "elements are no neighbours along the axis"
         count = x.shape[op.axis]

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
-
 from mccompile._dataclass import dataclass
 from mccompile.ir.dims import bound
 from mccompile.ir.errors import InternalError
-from mccompile.ir.graph import Node, Value
+from mccompile.ir.graph import Node
 from mccompile.ir.kernel import Call
 from mccompile.ir.views import View
 from mccompile.kernels.model.tiles import merge
-from mccompile.kernels.variant import Builder, Offer, Plain, Variant, laid_out
+from mccompile.kernels.variant import Builder, Offer, Plain, Variant
 from mccompile.kernels.views.collapse import collapse
 from mccompile.kernels.views.lines import join_axes
 from mccompile.ops.cum_sum import CumSum
@@ -35,11 +33,6 @@ class GatherGeneric(Plain):
     ops = ("gather",)
     kernel = "gather.generic"
     params = GatherParams
-
-    def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
-        if laid_out(node):
-            return "gather needs row-major operands"
-        return super().offer(node, target, constants)
 
     def lower(self, node: Node, offer: Offer, b: Builder) -> None:
         op, (data, indices) = node.op, node.operands
@@ -119,11 +112,6 @@ class InsertGeneric(Plain):
     ops = ("insert",)
     kernel = "insert.generic"
     params = InsertParams
-
-    def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
-        if laid_out(node):
-            return "insert needs row-major operands"
-        return super().offer(node, target, constants)
 
     def lower(self, node: Node, offer: Offer, b: Builder) -> None:
         assert isinstance(node.op, Insert)

@@ -111,6 +111,11 @@ def lowest(dtype: DType) -> int:
     return -128 if dtype.kind == "i" else 0
 
 
+def is_byte(zero: int, dtype: DType) -> bool:
+    """Whether a zero point is a number of its type of 8 bits, as in ONNX."""
+    return lowest(dtype) <= zero <= lowest(dtype) + 255
+
+
 @functools.lru_cache(maxsize=1024)
 def zero_of(body: ex.Expr | None, dtype: DType) -> int | None:
     """The number that a prologue subtracts from bytes of a type, found by what it makes of all of them; None if it

@@ -12,7 +12,7 @@ from mccompile.ir.graph import Node, Value
 from mccompile.ir.scalar import Array
 from mccompile.kernels.model.lanes import loaded
 from mccompile.kernels.model.widening import scaled, unscaled, widening
-from mccompile.kernels.variant import Builder, Offer, Variant, laid_out
+from mccompile.kernels.variant import Builder, Offer, Variant
 from mccompile.targets.target import Target
 
 
@@ -41,8 +41,6 @@ class RecurrentGeneric(Variant):
     def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
         if any(i != 0 and not (i == 1 and is_narrow(node)) for i in node.pre):
             return "a prologue is supported on the gates only, and on weights in fewer bits"
-        if laid_out(node):
-            return "recurrent cells need row-major operands"
         return super().offer(node, target, constants)
 
     def lower(self, node: Node, offer: Offer, b: Builder) -> None:

@@ -34,7 +34,7 @@ from mccompile.kernels.model.parts import Turns
 from mccompile.kernels.model.tiles import LONG, RUN, Segment, fits, segments
 from mccompile.kernels.model.widening import widened_operand
 from mccompile.kernels.recurrent import is_narrow
-from mccompile.kernels.variant import Builder, Offer, Packing, Variant, computed, laid_out, vectors_apart
+from mccompile.kernels.variant import Builder, Offer, Packing, Variant, computed, vectors_apart
 from mccompile.ops.recurrent import FIXED, Gru, Recurrent
 from mccompile.targets.target import Target
 
@@ -212,8 +212,6 @@ class _Tiled(Variant):
         narrow = is_narrow(node)
         if any(i != 1 or not narrow for i in node.pre):
             return "an operand has a prologue"
-        if laid_out(node):
-            return "recurrent cells need row-major operands"
         bodies = [value for f in fields(op) if isinstance(value := getattr(op, f.name), ex.Expr)]
         return refusal(_as_floats(node, narrow), target, bodies) or self.peculiar(node)
 

@@ -2,49 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
-
-from mccompile.ir.graph import Node, Value
-from mccompile.kernels.variant import Offer, Plain, laid_out
-from mccompile.targets.target import Target
+from mccompile.kernels.variant import Plain
 
 
-class _Rows(Plain):
-    """Base of these families: their templates have neither prologue nor epilogue, and operands in rows."""
-
-    def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
-        if laid_out(node):
-            return f"{self.kernel} needs row-major operands"
-        return super().offer(node, target, constants)
-
-
-class TextFindGeneric(_Rows):
+class TextFindGeneric(Plain):
     ops = ("text_find",)
     kernel = "text_find.generic"
 
 
-class TextConcatGeneric(_Rows):
+class TextConcatGeneric(Plain):
     ops = ("text_concat",)
     kernel = "text_concat.generic"
 
 
-class TextSplitGeneric(_Rows):
+class TextSplitGeneric(Plain):
     ops = ("text_split",)
     kernel = "text_split.generic"
     stores_rows = True
 
 
-class TextKeepGeneric(_Rows):
+class TextKeepGeneric(Plain):
     ops = ("text_keep",)
     kernel = "text_keep.generic"
 
 
-class TextMatchGeneric(_Rows):
+class TextMatchGeneric(Plain):
     ops = ("text_match",)
     kernel = "text_match.generic"
 
 
-class CountGramsGeneric(_Rows):
+class CountGramsGeneric(Plain):
     ops = ("count_grams",)
     kernel = "count_grams.generic"
 

@@ -32,7 +32,7 @@ from mccompile.ir.kernel import Call
 from mccompile.ir.types import F32, F64, I8, I16, I32, I64, U8, U16, U64, DType
 from mccompile.kernels.model.parts import Turns, axes
 from mccompile.kernels.model.traffic import moved
-from mccompile.kernels.variant import Builder, Offer, Variant, laid_out
+from mccompile.kernels.variant import Builder, Offer, Variant
 from mccompile.ops.topk import TopK
 from mccompile.targets.target import Target
 
@@ -209,9 +209,7 @@ def _top(node: Node) -> tuple[Value, TopK]:
 
 def _obstacle(node: Node) -> str:
     """Why neither kernel computes a node; empty if they do."""
-    if node.pre:
-        return "a prologue is not supported"
-    return "top-k needs row-major operands" if laid_out(node) else ""
+    return "a prologue is not supported" if node.pre else ""
 
 
 def _rows(node: Node) -> tuple[int, int, int]:

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
 
 from mccompile._dataclass import dataclass
+from mccompile.ir.graph import Node, Value
 from mccompile.ops.frontend import Import
+from mccompile.ops.map import Map
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+FEW = 16
+"""Elements of such an argument, at most: no tensor has more axes."""
 
 
 @dataclass(frozen=True)
@@ -22,4 +32,22 @@ class RunTime:
         return self.undecided and any(n.optional(i) is not None for i in self.arguments)
 
     def wanted(self, n: Import) -> bool:
-        return any(n.optional(i) is not None and not n.has_numbers(i) for i in self.arguments)
+        """Whether an argument is not known. Floats that constants alone make become a constant: scales of a Resize
+        behind DequantizeLinear, which is not folded, for weights are to stay bytes."""
+        unknown = [i for i in self.arguments if n.optional(i) is not None and not n.has_numbers(i)]
+        for i in unknown:
+            if n.input(i).dtype.is_float and (array := _made(n, n.input(i), n.graph.producers())) is not None:
+                n.inputs[i] = n.constant(f"input{i}", array)
+        return any(not n.has_numbers(i) for i in unknown)
+
+
+def _made(n: Import, value: Value, producers: Mapping[Value, Node], nodes: int = 2) -> Array | None:
+    """What at most so many nodes make of constants, element by element; None where something else takes part."""
+    if value in n.graph.constants:
+        return n.graph.array(value)
+    node = producers.get(value)
+    if node is None or not nodes or not isinstance(node.op, Map) or value.type.varies or value.type.count > FEW:
+        return None
+    arrays = {v: _made(n, v, producers, nodes - 1) for v in node.inputs}
+    known = {v: array for v, array in arrays.items() if array is not None}
+    return node.evaluate(known)[0].astype(value.dtype.numpy) if len(known) == len(arrays) else None

@@ -126,6 +126,51 @@ def test_quantised_layers_that_are_a_step_off_are_found(tmp_path: Path, changed:
         assert not changed(path, change).ok, kind
 
 
+def test_layers_in_front_of_an_output_that_nothing_moves_are_judged(tmp_path: Path, changed: Any) -> None:
+    """All that follows from the layers is that their mean is not very small: that says nothing of them, as a note
+    says, and layer by layer they are asked themselves."""
+    net = Net(5, (1, 3, 6, 6))
+    net.conv(8, 3, relu=True)
+    mean = net._node("ReduceMean", [net._real(net.conv(4, 3))], "mean", keepdims=0)
+    net.last = net._node("Greater", [mean, net._constant("least", np.array(-1e9, np.float32))], "y")
+    model = onnx.load(net.model(tmp_path / "m.onnx"))
+    model.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", TensorProto.BOOL, []))
+    onnx.save(model, tmp_path / "m.onnx")
+    found = check(tmp_path / "m.onnx", Options(target="generic"), per_layer=True)
+    assert found.ok, found.lines()
+    assert "random inputs do not move 'y'" in "".join(found.lines())
+
+    def off(c: str) -> str:
+        return c.replace("mcc_mulhi_add_i32(a, m, c)", "mcc_mulhi_add_i32(a, m, c - 8)")
+
+    assert changed(tmp_path / "m.onnx", off).ok
+    found = changed(tmp_path / "m.onnx", off, per_layer=True)
+    assert not found.ok
+    assert any("a layer of the C does not compute what its graph does" in f for f in found.faults), found.faults
+
+
+def test_draws_have_what_decides(tmp_path: Path, changed: Any) -> None:
+    """Bytes with a sign, equal floats, numbers far out, rows of a table behind the second."""
+    byte = [N("Cast", ["x"], ["y"], to=FLOAT)]
+    path = _model(tmp_path / "byte.onnx", byte, [3, 50], (FLOAT, [3, 50]), kind=TensorProto.INT8)
+    assert check(path, Options(target="generic")).ok
+    assert not changed(path, lambda c: c.replace("(float)x0[", "(float)(uint8_t)x0[")).ok
+    more = [N("Greater", ["x", "half"], ["m"]), N("Cast", ["m"], ["y"], to=FLOAT)]
+    path = _model(tmp_path / "more.onnx", more, [40], (FLOAT, [40]), half=np.array(0.5, np.float32))
+    assert check(path, Options(target="generic")).ok
+    assert not changed(path, lambda c: c.replace("] > 0.5f", "] >= 0.5f")).ok
+    six = [N("Clip", ["x", "low", "high"], ["y"])]
+    ends = {"low": np.array(-9, np.float32), "high": np.array(6, np.float32)}
+    path = _model(tmp_path / "six.onnx", six, [60], (FLOAT, [60]), **ends)
+    assert check(path, Options(target="generic")).ok
+    assert not changed(path, lambda c: c.replace("6.0f", "66.0f")).ok
+    word = [N("Gather", ["table", "x"], ["y"])]
+    table = np.random.default_rng(0).standard_normal((90, 3)).astype(np.float32)
+    path = _model(tmp_path / "word.onnx", word, [40], (FLOAT, [40, 3]), kind=TensorProto.INT64, table=table)
+    assert check(path, Options(target="generic")).ok
+    assert not changed(path, lambda c: re.sub(r"(x1\[i0\])(?=[^<]*;)", r"(\1 > 1 ? 1 : \1)", c)).ok
+
+
 def test_what_decides_within_a_function_has_no_name_in_the_file(tmp_path: Path) -> None:
     nodes = [N("MatMul", ["a", "b"], ["t"]), N("ArgMax", ["t"], ["c"], axis=1)]
     function = helper.make_function("my", "F", ["a", "b"], ["c"], nodes, [helper.make_opsetid("", 22)])

@@ -101,6 +101,21 @@ def _segmentation(dtype: type[np.floating], tail: str) -> ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
+def test_what_is_rounded_and_cut_off_is_decided_by_what_it_was(tmp_path: Path) -> None:
+    """As training for bytes writes it: Round, Clip, Cast."""
+    nodes = [
+        helper.make_node("Round", ["x"], ["r"]), helper.make_node("Relu", ["r"], ["p"]),
+        helper.make_node("Clip", ["p", "low", "high"], ["c"]),
+        helper.make_node("Cast", ["c"], ["y"], to=TensorProto.INT8),
+    ]  # fmt: skip
+    ends = [numpy_helper.from_array(np.array(v, np.float32), n) for n, v in (("low", -128), ("high", 127))]
+    x, y = (helper.make_tensor_value_info(n, t, [4]) for n, t in (("x", TensorProto.FLOAT), ("y", TensorProto.INT8)))
+    graph = helper.make_graph(nodes, "g", [x], [y], ends)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    (tmp_path / "net.onnx").write_bytes(model.SerializeToString())
+    assert deciding(read_model(tmp_path / "net.onnx").graph, ["y"])["y"].op_type == "Round"
+
+
 @pytest.mark.parametrize("tail", ["ArgMax", "Greater", "Less", "Round"])
 def test_networks_of_halves(tail: str, tmp_path: Path) -> None:
     """onnxruntime decides by sums of f32, the code by those that the model rounds to f16; it has a kernel

@@ -19,7 +19,7 @@ from mccompile.check.compare import compare
 from mccompile.check.parts import part_of
 from mccompile.check.reference import Expected, open_judge, random_inputs
 from mccompile.check.standing import carried, standing_for
-from mccompile.check.ties import Ties, _is_tie, explained, judge_layers, rounded_names
+from mccompile.check.ties import Ties, _is_tie, _moved, explained, judge_layers, rounded_names
 from mccompile.check.trace import Trace, _as_reference
 from mccompile.driver import Compilation, Options
 from mccompile.ir import expr as ex
@@ -593,6 +593,27 @@ def test_what_is_no_number_before_it_is_rounded_has_no_right_answer(tmp_path: Pa
     assert found.ok, found.text()
     assert found.no_numbers == 4
     assert "4 are NaN before that" in found.text()
+
+
+@pytest.mark.parametrize(
+    ("node", "moved"),
+    [
+        ("normalize(%x) {axes=(1,), epsilon=1e-05}", [[True] * 3, [False] * 3]),
+        ("softmax(%x) {axis=0}", [[False, True, False]] * 2),
+        ("matmul(%x, %w) with(%b) post0{ (acc + x0) }", [[False, True, False]] * 2),
+    ],
+)
+def test_what_a_tie_before_moves(node: str, moved: list[list[bool]]) -> None:
+    """All of its row or column, of a normalisation; of a column that an epilogue adds, each row."""
+    text = f"graph @g(%x: f32[2,3], %w: f32[3,3], %b: f32[3]) {{ %y = {node} : f32[2,3] return %y }}"
+    graph = parse_graph(text, lookup)
+    x, w, b = graph.inputs
+    hidden = {b: np.array([False, True, False])} if "acc" in node else {x: np.eye(2, 3, 1, dtype=bool)}
+    if "acc" not in node:
+        hidden[x][1] = False
+    values = {v: np.ones(v.shape, np.float32) for v in (x, w, b)}
+    (found,) = _moved(graph.nodes[0], hidden, values, {})
+    assert found.tolist() == moved
 
 
 def test_nothing_is_said_of_what_is_infinite() -> None:

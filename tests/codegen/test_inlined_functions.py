@@ -245,3 +245,21 @@ def test_long_programs_of_processors_without_floats(target: str, tmp_path: Path)
     with mock.patch("mccompile.codegen.sharing.MOST_LETTERS", 0):
         mccompile.compile(tmp_path / "net.onnx", tmp_path / "long", target=target, dims={"n": "1,4,7"})
     assert "MCC_INLINE" not in (tmp_path / "long" / "net.c").read_text()
+
+
+@pytest.mark.parametrize(("columns", "kept"), [(4, False), (9, True)])
+def test_functions_that_many_steps_call_are_not_put_into_run(columns: int, kept: bool, tmp_path: Path) -> None:
+    """Products of all pairs of columns, of a batch of the run: gcc -O3 made ten times the code of them."""
+    m = Maker(opset=13)
+    x = m.input("x", ("b", columns))  # type: ignore[arg-type]
+    parts = [m.node("Gather", [x, m.const(np.array([i]))], axis=1) for i in range(columns)]
+    pairs = [
+        m.node("ReduceProd", [m.node("Concat", [parts[i], parts[j]], axis=1)], axes=[1])
+        for i in range(columns)
+        for j in range(i)
+    ]
+    m.node("Concat", pairs, "y", axis=1)
+    path = tmp_path / "net.onnx"
+    onnx.save(m.model(["y"]), path)
+    mccompile.compile(path, tmp_path / "out", target="x86-64-v3", dims={"b": "1..5"})
+    assert ("\nstatic MCC_ONCE void net_k" in (tmp_path / "out" / "net.c").read_text()) == kept

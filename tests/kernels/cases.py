@@ -240,4 +240,6 @@ TRANSPOSED_DIRECT = [
     transposed_direct((2, 5, 13), 1, (16,), "residual", strides=[8], pads=[4, 4]),
     transposed_direct((1, 150, 2, 9), 1, (4, 4), strides=[2, 2], pads=[1] * 4),
     transposed_direct((1, 600, 9), 2, (4,), strides=[2]),
+    transposed_direct((1, 3, 6, 17), 1, (4, 4), strides=[3, 3], dilations=[2, 2]),  # taps of phases 0 and 2
+    transposed_direct((1, 3, 6, 17), 2, (3, 7), "residual", strides=[1, 5], dilations=[1, 3], pads=[1, 2, 0, 1]),
 ]

@@ -70,6 +70,7 @@ CHANNELS = [
     channels((1, 4, 40), 20, (3,), dilations=[4], pads=[8, 0]),
     channels((1, 1, 100), 16, (80,), strides=[4], pads=[38, 38], inner=False),
     *(channels((1, 3, e), 20, (33,), "residual", pads=[16, 16]) for e in (5, 31, 70)),
+    channels((1, 3, 2), 20, (33,), pads=[20, 20]),  # pixels of a tile that no tap has in common
     *(channels((1, 5, 2, 50), 9, (3, 21), pads=[1, 30, 1, 9], strides=[1, s], dilations=[1, 2]) for s in (1, 3)),
     channels((1, 40, 60), 8, (64,), pads=[31, 32]),
     *(channels((1, 4, 7, 7), m, (1, 1)) for m in (1, 9, 16, 24, 130)),
@@ -86,6 +87,11 @@ CHANNELS = [
     channels((1, 12, 7, 3, 8), 18, (3, 1, 1), "swish", group=2, pads=[2, 0, 0, 2, 0, 0], dilations=[2, 1, 1]),
     channels((1, 5, 4, 4, 5), 9, (1, 1, 1), "residual", strides=[1, 2, 2]),
     channels((1, 4, 4, 5, 6), 8, (2, 2, 2)),
+    # Volumes in groups stay volumes: their windows leave the operand along its planes.
+    channels((1, 6, 5, 6, 9), 10, (3, 3, 3), group=2, pads=[1, 1, 1, 2, 1, 0]),
+    channels((2, 6, 7, 6, 9), 10, (3, 2, 3), group=2, pads=[2, 1, 1, 1, 1, 0], strides=[2, 1, 2]),
+    channels((1, 8, 7, 6, 9), 16, (3, 2, 3), "residual", group=2, pads=[3, 1, 1, 2, 1, 0], dilations=[2, 1, 3]),
+    channels((1, 6, 2, 6, 9), 10, (5, 3, 3), group=2, pads=[4, 1, 1, 5, 1, 1], strides=[3, 1, 1]),
     VariantCase("channels _chain", "conv.channels", _chain, "conv", channels_last=True),
     VariantCase("channels _chain in rows", "matmul.packed", _chain, "conv", channels_last=True),
     VariantCase("channels _parts", "conv.channels", _parts, "conv", channels_last=True),

@@ -264,6 +264,7 @@ IMAGES = [
     image((100,), (20,), strides=[10], pads=[5, 5]),
     image((9, 200), (3, 8), strides=[2, 2]),
     image((9, 100), (3, 5)),
+    image((1,), (1,), pads=[1, 1], strides=[2]),  # what no block has anything for
     image((4, 6, 35), (2, 3, 3), "residual", strides=[2, 1, 2], pads=[0, 1, 1, 0, 1, 0]),
 ]  # fmt: skip
 

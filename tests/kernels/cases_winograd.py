@@ -44,4 +44,7 @@ WINOGRAD = [
     winograd((2, 24, 14, 15), 32, (3, 3), "residual", pads=[0, 0, 1, 1], strides=[2, 2]),
     winograd((1, 16, 20, 40), 32, (3, 7), pads=[1, 3, 1, 3], strides=[1, 2]),
     winograd((1, 32, 61), 32, (4,), "swish", pads=[1, 1], strides=[2]),
+    winograd((1, 32, 10, 60), 32, (1, 3), pads=[0, 1, 0, 1], dilations=[4, 1]),  # tiles of a line that are none
+    winograd((2, 32, 29, 5), 24, (3, 1), "residual", pads=[2, 0, 1, 0], dilations=[2, 1]),
+    winograd((5, 24, 13, 14), 32, (3, 3), "residual", **SAME),  # a last block of fewer tiles
 ]

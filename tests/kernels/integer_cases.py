@@ -222,6 +222,13 @@ PLANES = [
     ),
     # Strips that lie in the padding, and planes of which strides leave out the operand.
     depthwise((1, 8, 1, 4), (1, 1), strides=(4, 1), pads=(5, 0, 8, 0), zero=3),
+    # Columns of many lines, which are staged in a loop: planes, and strips of them.
+    *(
+        depthwise((2, 3, h, w), (k, 3), pads=(k // 2, 1, (k - 1) // 2, 1), zero=9, stored=s, dtype=d)
+        for s, d in ((True, "i8"), (False, "u8"))
+        for h, w, k in ((16, 5, 3), (17, 5, 2), (25, 5, 3), (26, 3, 5), (31, 1, 4), (111, 3, 3), (130, 2, 4))
+    ),
+    depthwise((1, 3, 60, 2), (3, 3), pads=(1, 1, 1, 1), strides=(2, 1), zero=5),
     # Strips of three turns, of which the last has two.
     depthwise((1, 4, 40, 5), (3, 3), pads=(1, 1, 1, 1), zero=3),
 ]
@@ -254,6 +261,13 @@ LINES = [
     depthwise((2, 32, 9, 8), (3, 3), pads=(1, 1, 1, 1), strides=(2, 2), zero=9),
     depthwise((1, 16, 9, 9), (2, 3), pads=(0, 2, 0, 2), strides=(1, 2), dilations=(1, 2), zero=-9),
     depthwise((2, 32, 31), (10,), zero=5),
+    depthwise((1, 16, 4, 9), (1, 3), pads=(0, 1, 0, 1), strides=(1, 2), zero=-9),
+    # Windows that leave the operand at one end alone.
+    *(
+        depthwise((2, c, 8, 10), (3, 3), pads=pads, strides=(s, s), zero=-7)
+        for c in (4, 16, 20, 32)
+        for s, pads in ((1, (0, 0, 2, 0)), (1, (0, 0, 0, 1)), (2, (0, 0, 1, 1)), (1, (1, 0, 0, 0)), (2, (0, 1, 0, 0)))
+    ),
 ]
 """Around vectors of sixteen channels, of one pixel or several, and around the ring; without it; of blocks."""
 PRODUCTS = [
@@ -281,5 +295,6 @@ PIXELS = [
     conv((1, 9, 2, 1), (6, 9, 1, 1), zero=3, residual=True, stored=False),
     conv((1, 9, 1, 2), (6, 9, 1, 1), zero=3, residual=True),
     conv((1, 40, 1), (5, 40, 1), zero=3, weights=(-128, 127)),
+    *(conv((1, c, 2, 1), (6, c, 1, 1), zero=3, stored=False) for c in (2, 3, 10, 11, 12)),
 ]
 """Around four columns by four terms, with rows that wait in scratch and rows that do not."""

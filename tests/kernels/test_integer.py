@@ -16,6 +16,8 @@ from mccompile.ir.graph_text import parse_graph
 from mccompile.ir.kernel import Call
 from mccompile.kernels.conv.integer_depthwise import JoinedRows
 from mccompile.kernels.conv.integer_tiles import IntegerTile
+from mccompile.kernels.matmul.integers import MatMulIntegers
+from mccompile.kernels.variant import Offer
 from mccompile.ops.registry import lookup
 from mccompile.ops.sampling import Case
 from mccompile.passes.manager import run_passes
@@ -172,6 +174,7 @@ CASES = [
     *(conv((1, c, 7, 9), c, (3, 3), pads=(1, 1, 1, 1), groups=c, dtype=t, zero=z, post=post)
       for c in (2, 15, 16, 17, 33) for t, z, post in (("i8", -128, ""), ("u8", 255, FLOATS), ("i8", 127, ADDED))),
     *(conv((1, 18, 9, 11), 18, (3, 3), (s, 2), (1, 1, 1, 0), groups=18, zero=3) for s in (1, 2, 6)),
+    *(conv((1, 18, 8, 12), 18, (3, 3), (s, s), (0, 0, 1, 1), groups=18, zero=3) for s in (1, 2)),
     *(conv((2, 5, 8, 9), 5, k, pads=(2, 1, 2, 1), groups=5, zero=-4)
       for k in ((1, 3), (2, 2), (4, 3), (5, 5), (7, 2))),
     conv((1, 5, 9, 9), 5, (3, 3), pads=(2, 2, 2, 2), dilations=(2, 2), groups=5, zero=-4),
@@ -343,3 +346,17 @@ def test_channels_in_pairs_give_the_same_bits(inner: int, columns: int, stride: 
     library = CaseLibrary(tmp_path, [b], [*to.c_flags, *strict_warnings("gcc")], compiler=("gcc",)).build()
     (got,) = library.run(b, values)
     assert np.array_equal(got, want)
+
+
+@pytest.mark.parametrize(("left", "right", "fits"), [(255, -128, True), (256, 0, False), (0, 128, False)])
+def test_zero_points_of_matrices_of_the_run_are_bytes(left: int, right: int, fits: bool) -> None:
+    """As ONNX has them; sums of bytes less other numbers are wider than what they are made in."""
+    graph = parse_graph(
+        f"""graph @g(%a: u8[2,5,9], %b: i8[2,9,20]) {{
+          %y = matmul(%a, %b) pre0{{ (i32(acc) - i32({left})) }} pre1{{ (i32(acc) - i32({right})) }} : i32[2,5,20]
+          return %y
+        }}""",
+        lookup,
+    )
+    offer = MatMulIntegers().offer(graph.nodes[0], resolve("x86-64-v3"), graph.constants)
+    assert isinstance(offer, Offer) == fits, offer

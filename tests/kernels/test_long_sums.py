@@ -184,3 +184,58 @@ def test_long_sums_of_each_variant(target: str, tmp_path: Path) -> None:
             want = wide[graph.outputs[0].name]
             error = np.abs(got - want).max() / np.abs(want).max()
             assert error < MOST_OF_RUNS, f"{case.name}: {error:.3g}"
+
+
+def window(op: str, shape: Sequence[int], weights: Sequence[int], **attrs: Any) -> VariantCase:
+    """A window of an intermediate value, by the generic kernel; of an average, ``weights`` are its kernel."""
+
+    def build(n: Net) -> str:
+        x = n("Neg", n.input(*shape))
+        if op == "AveragePool":
+            return n(op, x, kernel_shape=weights, **attrs)
+        return n(op, x, n.weight(*weights), **attrs)
+
+    kernel = {"Conv": "conv", "ConvTranspose": "conv_transpose", "AveragePool": "pool"}[op]
+    return plain(f"{kernel}.generic", f"{list(shape)} {list(weights)} {attrs}", build)
+
+
+VARIED = [
+    window("Conv", (2, 130, 5, 6), (3, 130, 3, 3), pads=[1, 2, 0, 1], strides=[2, 1]),
+    window("Conv", (1, 4, 40, 23), (4, 2, 18, 19), pads=[9, 3, 2, 17], strides=[3, 2], group=2),
+    window("Conv", (1, 3, 20, 130), (4, 3, 9, 43), pads=[4, 20, 3, 1], dilations=[2, 3]),
+    window("Conv", (1, 2, 1300), (4, 1, 1200), pads=[100, 70], strides=[9], group=2),
+    window("Conv", (1, 2, 12, 13, 14), (2, 2, 9, 8, 9), pads=[3, 1, 4, 0, 2, 5], strides=[1, 2, 3]),
+    window("ConvTranspose", (1, 200, 3, 4), (200, 4, 4, 3), strides=[2, 1], pads=[1, 0, 2, 1]),
+    window("ConvTranspose", (1, 3, 20, 21), (3, 2, 19, 20), strides=[3, 2], pads=[5, 4, 3, 2]),
+    window("ConvTranspose", (1, 3, 20, 21), (3, 2, 19, 20), dilations=[2, 3], pads=[5, 4, 3, 2]),
+    window("ConvTranspose", (1, 4, 6, 400), (4, 2, 3, 900), strides=[2, 7], pads=[1, 40, 1, 3], group=2),
+    window("ConvTranspose", (1, 3, 500), (3, 2, 2000), strides=[5], pads=[70, 30]),
+    window("AveragePool", (1, 2, 50, 60), (40, 40), strides=[3, 2], pads=[20, 1, 3, 30]),
+    window("AveragePool", (1, 2, 50, 60), (40, 40), strides=[7, 9], pads=[20, 1, 3, 30], ceil_mode=1),
+    window("AveragePool", (1, 2, 1700), (1200,), strides=[101], pads=[600, 300]),
+    window("AveragePool", (1, 2, 20, 21, 22), (11, 12, 13), strides=[3, 2, 5], pads=[3, 4, 5, 6, 7, 8]),
+    depthwise((1, 10, 40, 37), (32, 32), pads=[5, 16, 31, 3], strides=[1, 2]),
+    depthwise((1, 20, 90, 43), (33, 33), pads=[5, 16, 31, 3], dilations=[2, 1]),
+    pool((1, 10, 60, 64), "AveragePool", (40, 40), pads=[17, 1, 30, 20], strides=[3, 2]),
+    direct((1, 500, 19, 50), 20, (3, 3), pads=[1, 2, 2, 1], strides=[2, 2]),
+    direct((2, 80, 6, 60), 20, (1, 40), "residual", pads=[0, 20, 0, 19], group=2),
+    channels((2, 300, 6, 9), 20, (3, 3), "residual", pads=[1, 0, 2, 1], strides=[2, 1]),
+    channels((1, 40, 16, 19), 20, (9, 9), pads=[4, 8, 1, 0], strides=[2, 3], group=2),
+]  # fmt: skip
+"""Windows that leave the operand, at strides, dilated, in groups: which element meets which weight."""
+
+
+def test_long_sums_of_other_values(tmp_path: Path) -> None:
+    target = resolve("native")
+    built = [compiled(case, i, "native", tmp_path, case.force) for i, case in enumerate([*VARIED, *LONG])]
+    library = CaseLibrary(tmp_path, built, [*target.c_flags, *STRICT_WARNINGS, "-O1"]).build()
+    for case, b in zip([*VARIED, *LONG], built, strict=True):
+        assert case.kernel in kernels_of(b), case.name
+        graph = b.compilation.graph
+        rng = np.random.default_rng(1)
+        inputs = {v.name: rng.uniform(-1, 1.5, v.shape).astype(np.float32) for v in graph.inputs}
+        got, *_ = library.run(b, inputs)
+        wide = graph.evaluate({n: a.astype(np.float64) for n, a in inputs.items()}, wide=True)
+        want = wide[graph.outputs[0].name]
+        error = np.abs(got - want).max() / np.abs(want).max()
+        assert error < 2e-5, f"{case.name}: {error:.3g}"

@@ -42,3 +42,20 @@ def test_scratch_memory_holds_floats_whatever_they_become(tail: str, mode: str, 
     subprocess.run([needs_tool("gcc"), *strict], cwd=tmp_path / "out", check=True)
     (wanted,) = plain_session(model.SerializeToString()).run(None, {"x": x})
     np.testing.assert_array_equal(mccompile.load(tmp_path / "out").run({"x": x})["y"], wanted)
+
+
+@pytest.mark.parametrize("mode", ["avg", "max"])
+def test_samples_at_the_very_ends_take_part(mode: str, tmp_path: Path) -> None:
+    """At -1, and at the extents: what lies beyond is outside."""
+    x = np.random.default_rng(1).uniform(1, 2, (1, 2, 5, 6)).astype(np.float32)
+    regions = np.array([[-3, -3, 1, 1], [3, 2, 9, 8], [-2, -2, 0, 0], [4, 3, 8, 7], [-1e9, 0, 1e9, 2]], np.float32)
+    how = {"output_height": 2, "output_width": 2, "sampling_ratio": 1, "coordinate_transformation_mode": "half_pixel"}
+    graph = helper.make_graph(
+        [helper.make_node("RoiAlign", ["x", "regions", "images"], ["y"], mode=mode, **how)], "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, x.shape)], [onnx.ValueInfoProto(name="y")],
+        [numpy_helper.from_array(regions, "regions"), numpy_helper.from_array(np.zeros(5, np.int64), "images")],
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 16)], ir_version=9)
+    mccompile.compile(model, tmp_path / "out", target="generic", name="net")
+    (wanted,) = plain_session(model.SerializeToString()).run(None, {"x": x})
+    np.testing.assert_allclose(mccompile.load(tmp_path / "out").run({"x": x})["y"], wanted, rtol=1e-6)

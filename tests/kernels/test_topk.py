@@ -62,7 +62,7 @@ def test_ranks_of_any_type_are_in_order(dtype: int, largest: bool, tmp_path: Pat
 
 
 @pytest.mark.parametrize("largest", [True, False])
-@pytest.mark.parametrize("kind", ["rising", "falling", "equal", "zeros", "best", "periodic", "nan"])
+@pytest.mark.parametrize("kind", ["rising", "falling", "equal", "zeros", "best", "periodic", "early", "nan"])
 def test_candidates_beyond_their_room_are_ranked(kind: str, largest: bool, tmp_path: Path) -> None:
     """What the columns say is far from the bound, so that candidates are dropped, more than once."""
     count, k = 2000, 12
@@ -74,6 +74,7 @@ def test_candidates_beyond_their_room_are_ranked(kind: str, largest: bool, tmp_p
         "zeros": np.maximum(np.sin(steps) - 0.999, 0) * (-1) ** steps,
         "best": np.full(count, np.inf if largest else -np.inf, np.float32),
         "periodic": np.where(steps % 32 == 5, steps if largest else -steps, 0),
+        "early": np.where(steps % 32 == 5, steps, np.where(steps == k, 1900.5, 0)) * (1 if largest else -1),
         "nan": np.where(steps < 1990, np.nan, steps),
     }[kind].astype(np.float32)
     _agrees("topk.ranks", _model(x.shape, k, 0, largest, TensorProto.FLOAT), x, k, 0, largest, tmp_path)

@@ -85,6 +85,22 @@ def test_a_fixed_axis_beside_one_of_the_run_is_copied_with_it(tmp_path: Path) ->
     compare(m.model(["y"]), tmp_path, feeds, 0, 1e-5, target="generic", dims={"w": "1..99"})
 
 
+@pytest.mark.parametrize("domain", ["", "com.microsoft"])
+def test_scales_may_be_bytes_that_are_dequantised(domain: str, tmp_path: Path) -> None:
+    """As onnxruntime's configuration for QNN writes them, in either domain: known, though weights stay bytes."""
+    m = Maker(opset=13)
+    step = [m.const(np.float32(1 / 64)), m.const(np.uint8(0))]
+    scales = m.node("QuantizeLinear", [m.const(np.float32([1, 1, 1.5, 2])), *step], domain=domain)
+    scales = m.node("DequantizeLinear", [scales, *step], domain=domain)
+    m.node("Resize", [m.input("x", [1, 3, 4, 4]), "", scales], "y", mode="linear")
+    y = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [1, 3, 6, 8])
+    opsets = [onnx.helper.make_opsetid("", m.opset), onnx.helper.make_opsetid("com.microsoft", 1)]
+    graph = onnx.helper.make_graph(m.nodes, "g", m.inputs, [y], m.weights)
+    model = onnx.helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    feeds = [{"x": np.random.default_rng(1).standard_normal((1, 3, 4, 4)).astype(np.float32)}]
+    compare(model, tmp_path, feeds, 0, 1e-5, target="generic")
+
+
 @pytest.mark.parametrize("mode", ["nearest", "linear"])
 def test_scales_beside_a_region_of_the_run_are_those_of_extents_of_the_run(mode: str, tmp_path: Path) -> None:
     """An input region: the result had 2 times the largest extent whatever the run's was."""

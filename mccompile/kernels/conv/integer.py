@@ -19,7 +19,7 @@ from mccompile.ir.dims import varies
 from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call
-from mccompile.ir.types import I8, I32, DType, row_major
+from mccompile.ir.types import I32, DType, row_major
 from mccompile.ir.views import Buffer, View
 from mccompile.kernels.conv.integer_tiles import (
     Chosen,
@@ -29,7 +29,7 @@ from mccompile.kernels.conv.integer_tiles import (
     one_run,
     words_twice,
 )
-from mccompile.kernels.integers import lowest, no_integers, weights_of, zero_points
+from mccompile.kernels.integers import is_byte, lowest, no_integers, weights_of, zero_points
 from mccompile.kernels.matmul.packed import batched, swapped
 from mccompile.kernels.model.arithmetic import (
     MADDUBS,
@@ -48,7 +48,6 @@ from mccompile.kernels.variant import (
     Offer,
     Variant,
     computed,
-    laid_out,
     lines_broken,
     neighbours,
     operand_pair,
@@ -79,7 +78,7 @@ def supported(node: Node, own: Arithmetic, constants: Container[Value]) -> str:
     if node.op.infer(*node.operand_types())[0].dtype != I32:
         return "its sums are wider than 32 bits"
     x, _ = operand_pair(node)
-    if zero_points(node)[0] not in (range(-128, 128) if x.dtype == I8 else range(256)):
+    if not is_byte(zero_points(node)[0], x.dtype):
         return "its zero point is no byte"
     return "" if _admits(node, own) else "weights less their zero point do not fit"
 
@@ -262,8 +261,6 @@ class MatMulInteger(ConvInteger):
             return "it has more than two leading axes"
         if math.prod(w.shape[:-2]) != 1:
             return "there are several second operands"
-        if laid_out(node):
-            return "a layout is not row-major"
         staged = staged_rows(op, x, own)
         weave = weaves(node, -1, target, constants.__contains__)
         cycles, tile = best_integer_tile(_product(node), own, own.flips(x.dtype) and not staged, target, weave)

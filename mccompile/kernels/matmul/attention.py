@@ -31,7 +31,6 @@ from mccompile.kernels.variant import (
     Builder,
     Offer,
     Variant,
-    laid_out,
     lines_broken,
     not_plain_f32,
     scalar_estimate,
@@ -160,8 +159,6 @@ class AttentionVector(Variant):
     def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
         if reason := not_plain_f32(node, target, operands=FIRST_MASK):
             return reason
-        if laid_out(node):
-            return "a layout is not row-major"
         assert isinstance(node.op, Attention)
         if any(v is not None and v.dtype not in (F32, BOOL) for v in node.operands):
             return "a mask is neither f32 nor bool"

@@ -13,7 +13,7 @@ from mccompile.ir.types import F64
 from mccompile.kernels.matmul.packed import PackedColumns, batched, swapped
 from mccompile.kernels.model.parts import Turns, batches
 from mccompile.kernels.model.tiles import Segment, Tile, segments
-from mccompile.kernels.variant import Builder, Offer, Variant, laid_out, neighbours, operand_pair
+from mccompile.kernels.variant import Builder, Offer, Variant, neighbours, operand_pair
 from mccompile.ops.matmul import MatMul
 from mccompile.targets.target import Target
 
@@ -54,8 +54,6 @@ class MatMulDoubles(Variant):
             return "an operand is not f64"
         if node.pre:
             return "an operand has a prologue"
-        if laid_out(node):
-            return "a layout is not row-major"
         lanes = target.machine.lanes(F64)
         if lanes < 2:
             return "the target has no vectors of doubles"

@@ -18,11 +18,11 @@ from mccompile.ir.views import View
 from mccompile.kernels.conv.covered import is_one_matrix, of_images
 from mccompile.kernels.conv.integer import STAGED_BYTES, ConvInteger, merged, staged_rows
 from mccompile.kernels.conv.integer_tiles import IntegerTile, Problem, best_integer_tile
-from mccompile.kernels.integers import no_integers, zero_points
+from mccompile.kernels.integers import is_byte, no_integers, zero_points
 from mccompile.kernels.matmul.packed import batched, swapped
 from mccompile.kernels.model.arithmetic import single_arithmetic
 from mccompile.kernels.model.tiles import merge
-from mccompile.kernels.variant import Builder, Offer, laid_out, operand_pair, varies_in_batch
+from mccompile.kernels.variant import Builder, Offer, operand_pair, varies_in_batch
 from mccompile.kernels.views.planes import POINT
 from mccompile.ops.matmul import MatMul
 from mccompile.targets.target import Target
@@ -54,10 +54,10 @@ class MatMulIntegers(ConvInteger):
             return "operand 1 is constant"
         if node.op.infer(*node.operand_types())[0].dtype != I32:
             return "its sums are wider than 32 bits"
+        if not all(is_byte(zero, v.dtype) for zero, v in zip(zero_points(node), (a, w), strict=True)):
+            return "a zero point is no byte"
         if not of_images(a.type, w.type):
             return "it is no product of as many matrices, or of one"
-        if laid_out(node):
-            return "a layout is not row-major"
         staged = staged_rows(op, a, own)
         problem = _matrices(node)
         cycles, tile = best_integer_tile(problem, own, own.flips(a.dtype) and not staged, target)

@@ -27,7 +27,6 @@ from mccompile.kernels.variant import (
     Staged,
     Variant,
     computed,
-    laid_out,
     lines_broken,
     not_plain_f32,
     operand_pair,
@@ -124,8 +123,6 @@ class MatMulPacked(Tiled):
             return reason
         if math.prod(w.shape[:-2]) != 1:
             return "there are several second operands"
-        if laid_out(node):
-            return "a layout is not row-major"
         return self.offer_of(node, target)
 
     def extents(self, node: Node) -> tuple[int, int, int]:

@@ -28,7 +28,7 @@ from mccompile.kernels.matmul.packed import batched, pack_columns
 from mccompile.kernels.model.parts import Turns, batches
 from mccompile.kernels.model.tiled import Rows, Tiled
 from mccompile.kernels.model.tiles import LONG, RUN, Segment, Tile, merge, segments
-from mccompile.kernels.variant import Builder, Offer, Variant, computed, laid_out, lines_broken, not_plain_f32
+from mccompile.kernels.variant import Builder, Offer, Variant, computed, lines_broken, not_plain_f32
 from mccompile.ops.matmul_quantised import MatMulQuantised
 from mccompile.targets.target import Target
 
@@ -124,8 +124,6 @@ class MatMulQuantisedPacked(Tiled):
         given = [i for i, v in enumerate(node.operands) if i and v is not None]
         if reason := computed(node, constants, *given) or not_plain_f32(node, target, operands=1):
             return reason
-        if laid_out(node):
-            return "a layout is not row-major"
         assert isinstance(node.op, MatMulQuantised)
         if node.op.rounds:
             return "the operand is to be rounded"

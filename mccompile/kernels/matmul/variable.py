@@ -23,7 +23,6 @@ from mccompile.kernels.variant import (
     Builder,
     Offer,
     Variant,
-    laid_out,
     lines_broken,
     neighbours,
     not_plain_f32,
@@ -258,11 +257,7 @@ def _is_column(node: Node, target: Target) -> bool:
 
 
 def _why_not(node: Node, target: Target) -> str:
-    if reason := not_plain_f32(node, target):
-        return reason
-    if laid_out(node):
-        return "a layout is not row-major"
-    return ""
+    return not_plain_f32(node, target)
 
 
 def _matrix(view: View) -> View:

@@ -34,7 +34,7 @@ from mccompile.kernels.model.digits import BYTES, DIGITS, LARGEST, digit_product
 from mccompile.kernels.model.parts import Turns, batches
 from mccompile.kernels.model.prefetch import STREAM_AHEAD
 from mccompile.kernels.model.tiles import LONG, RUN, InChunks, Prefetching, columns, merge
-from mccompile.kernels.variant import Builder, Offer, Variant, computed, laid_out, lines_broken, not_plain_f32
+from mccompile.kernels.variant import Builder, Offer, Variant, computed, lines_broken, not_plain_f32
 from mccompile.ops.matmul_quantised import MatMulQuantised
 from mccompile.targets.target import Target
 
@@ -253,8 +253,6 @@ class MatMulQuantisedWords(Variant):
             return reason
         if target.lanes < 2:
             return "there are no vectors"
-        if laid_out(node):
-            return "a layout is not row-major"
         steps, block = a.shape[-1], part_of(op.block, a.shape[-1])
         if block < SHORTEST:
             return f"blocks of {block} rows do not fill words"
