@@ -19,7 +19,8 @@ from mccompile.bench.layers import PROFILE_HOOKS, Layer, Profiler, layer_lines, 
 from mccompile.bench.machine import Peak, Probes, compiler_name, cpu_name
 from mccompile.bench.timing import BURST, Rounds, Spread, duration, interleave, pinned
 from mccompile.check.data import inputs_of, with_dims
-from mccompile.check.reference import bounds_of, drawn_inputs, feeds_of
+from mccompile.check.drawn import bounds_of, drawn_inputs
+from mccompile.check.reference import feeds_of
 from mccompile.check.streams import fitting_extents
 from mccompile.codegen.folder import write_folder
 from mccompile.driver import Options

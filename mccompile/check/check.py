@@ -14,11 +14,12 @@ from mccompile import driver
 from mccompile._dataclass import dataclass
 from mccompile.check.compare import OF_SLICE, Comparison, Tolerance, limits
 from mccompile.check.data import accuracy_of, expected_of, samples_of, with_dims
+from mccompile.check.drawn import drawn_cases, drawn_extents, drawn_inputs
 from mccompile.check.golden import golden_files
 from mccompile.check.judged import WRONG, fault_of
 from mccompile.check.layers_of_c import outputs_follow, wrong_layers
 from mccompile.check.precision import is_narrow, precision_of, unrounded, unused
-from mccompile.check.reference import Expected, drawn_cases, drawn_extents, drawn_inputs
+from mccompile.check.reference import Expected
 from mccompile.check.result import Accuracy, CheckResult
 from mccompile.check.sides import DRAWS, MORE_DRAWS
 from mccompile.check.streams import (
@@ -266,13 +267,11 @@ def _checked(model: Path, compilation: Compilation, out: Path, asked: _Asked) ->
 def _unmoved(graph: Graph, cases: Sequence[_Case]) -> tuple[str, ...]:
     """A note on outputs that are the same whatever is drawn, but for what is allowed: wrong C may give them, too."""
     first, *others = [case.expected for case in cases]
-    found = [
-        v.name
-        for v in graph.outputs
-        if v.name in first.values and v not in graph.constants and others
-        and all(one.compared(v.name, first.values[v.name]).ok for one in others)
-    ]  # fmt: skip
-    if not found or any(case.given for case in cases):
+    if not others or any(case.given for case in cases):
+        return ()
+    names = [v.name for v in graph.outputs if v.name in first.values and v not in graph.constants]
+    found = [name for name in names if all(one.compared(name, first.values[name]).ok for one in others)]
+    if not found:
         return ()
     named = ", ".join(map(repr, found[:3])) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
     return (f"random inputs do not move {named}: what agrees says little; give real ones (--inputs)",)
@@ -456,8 +455,6 @@ def _drawn(c: Compilation, judge: Stream, seed: int, extents: Mapping[str, int],
     if edges:
         try:
             return _judged(label, drawn_inputs(c, seed, extents, edges), judge)
-        except UsageError:
-            raise
         except CompileError as refused:
             c.notes.append(f"{label}: none that are rare ({refused.rule})")
     return _judged(label, drawn_inputs(c, seed, extents), judge)

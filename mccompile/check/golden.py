@@ -12,9 +12,10 @@ import numpy as np
 from mccompile._dataclass import dataclass
 from mccompile._files import is_same_place
 from mccompile.check.compare import allowances, channel_axis
+from mccompile.check.drawn import given_symbols
 from mccompile.check.factors import Factors
 from mccompile.check.judged import Judged, judged_stream
-from mccompile.check.reference import Expected, given_symbols
+from mccompile.check.reference import Expected
 from mccompile.check.streams import GoldenRun
 from mccompile.codegen.blob import declare_c
 from mccompile.codegen.folder import write_folder

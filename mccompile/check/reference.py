@@ -12,18 +12,15 @@ import numpy as np
 
 from mccompile._dataclass import dataclass
 from mccompile.check.compare import OF_NOISE, Comparison, Tolerance, compare
+from mccompile.check.cut_off import before_cut, noise_of_cut
 from mccompile.check.decided import deciding, noise_of
-from mccompile.check.edges import with_edges
 from mccompile.check.factors import Factors
 from mccompile.check.saturation import UNSIGNED, exact_products, keep_exact
 from mccompile.importer.fixed import Fixed, FromDim, fixed_arrays, from_dims
 from mccompile.importer.labels import Legend, as_tensors
 from mccompile.importer.prepare import prepare
 from mccompile.interface.tensors import Interface
-from mccompile.ir.dims import symbols
-from mccompile.ir.dims_terms import Symbol
 from mccompile.ir.errors import CompileError
-from mccompile.ir.graph import Graph
 from mccompile.ir.small_floats import bf16_bits, bf16_values
 from mccompile.ir.types import TensorType
 from mccompile.onnxio import (
@@ -113,7 +110,8 @@ class OnnxRuntime:
     activations in f64. ``notes`` say what else is unlike the file.
 
     Of values that floats decide, by the nodes of ``deciding``, the noise comes of what these read: ``operands`` that
-    are computed, and ``known`` constants. Its tolerance is multiplied by ``factors``.
+    are computed, and ``known`` constants. Its tolerance is multiplied by ``factors``. Of inner values that are what
+    is left of others (``cut``), which are among the operands, it is also what those may be off.
 
     Inputs and outputs of text are bytes: ``texts`` has how many each element takes. Inputs that are ``sequences`` are
     the tensors of each.
@@ -137,6 +135,7 @@ class OnnxRuntime:
     deciding: Mapping[str, OnnxNode] = field(default_factory=dict)
     known: Mapping[str, Array] = field(default_factory=dict)
     operands: tuple[str, ...] = ()
+    cut: Mapping[str, str] = field(default_factory=dict)
     factors: Callable[[str], float] = lambda name: 1.0
     by_reference: Callable[[str], OnnxReference] | None = None
     """Who judges what onnxruntime does not; it is told why."""
@@ -168,6 +167,10 @@ class OnnxRuntime:
             for name, array in _values_or_none(session, asked, feeds, self.legends).items():
                 if array.dtype.kind == "f" and array.shape == values[name].shape:
                     noise[name] = np.maximum(noise.get(name, 0.0), finite_distance(array, values[name]))
+        for name, before in self.cut.items():
+            if name in values and before in values and values[name].dtype.kind == "f":
+                as_before = noise_of_cut(values[name], values[before], self.factors(name))
+                noise[name] = np.maximum(noise.get(name, 0.0), as_before)
         decided: dict[str, Array] = {}
         for name, node in self.deciding.items():
             exact = self.known.keys() | feeds.keys()
@@ -306,7 +309,7 @@ def open_judge(
         draws: the inputs that random numbers became.
     """
     names = tuple(dict.fromkeys([*outputs, *inner]))
-    ports = _Ports.of(path, constants or {}, names)
+    ports = _Ports.of(path, constants or {}, names, [name for name in inner if name not in outputs])
     why = "onnxruntime is not installed"
 
     def reference(why: str) -> OnnxReference:
@@ -344,7 +347,8 @@ def open_judge(
             return OnnxRuntime(
                 engine, names, plain, others, ports.fixed, notes, ports.legends, ports.halves, ports.extents,
                 sequences=ports.sequences, model=data, deciding=ports.deciding, known=ports.known,
-                operands=operands, by_reference=reference, ends_of_nothing=lambda: ends_of_nothing(path),
+                operands=operands, cut=ports.cut, by_reference=reference,
+                ends_of_nothing=lambda: ends_of_nothing(path),
             )  # fmt: skip
     if draws:
         raise CompileError(f"a network whose random numbers are inputs needs onnxruntime to compare with: {why}")
@@ -368,7 +372,7 @@ def feeds_of(path: Path, c: Compilation, inputs: Mapping[str, Array]) -> dict[st
 @dataclass(frozen=True)
 class _Ports:
     """What is to know of a model's inputs and outputs: see `OnnxRuntime`; ``operands`` are those of ``deciding`` that
-    are computed. The model itself, with its weights, is not held."""
+    are computed, and what was there before it was ``cut``. The model itself, with its weights, is not held."""
 
     fixed: Mapping[str, Array]
     extents: Mapping[str, FromDim]
@@ -378,16 +382,21 @@ class _Ports:
     deciding: Mapping[str, OnnxNode]
     known: Mapping[str, Array]
     operands: tuple[str, ...]
+    cut: Mapping[str, str]
 
     @staticmethod
-    def of(path: Path, constants: Mapping[str, Fixed], wanted: Sequence[str] = ()) -> _Ports:
+    def of(
+        path: Path, constants: Mapping[str, Fixed], wanted: Sequence[str] = (), inner: Sequence[str] = ()
+    ) -> _Ports:
         graph = read_model(path).graph
-        decides = deciding(graph, wanted)
+        decides, cut = deciding(graph, wanted), before_cut(graph, inner)
         operands = {name for node in decides.values() for name in node.inputs}
+        computed = operands | {*cut.values()}
         return _Ports(
             deciding=decides,
             known={name: graph.initializers[name] for name in operands & graph.initializers.keys()},
-            operands=tuple(o for n in graph.nodes for o in n.outputs if o in operands),
+            operands=tuple(o for n in graph.nodes for o in n.outputs if o in computed),
+            cut=cut,
             fixed=fixed_arrays(graph.inputs, constants),
             extents=from_dims(graph, constants),
             halves=frozenset(v.name for v in (*graph.inputs, *graph.outputs) if v.dtype == "bf16"),
@@ -490,80 +499,3 @@ def _refused(engine: str, error: Exception) -> CompileError:
         f"{engine} cannot run the model on these inputs: {_first_line(error)}",
         hint="random inputs do not suit every model: give real ones (--inputs)",
     )
-
-
-def drawn_extents(c: Compilation, seed: int) -> dict[str, int]:
-    """The extents that the caller gives, for inputs of ``seed``: of every three seeds one has all at their bounds,
-    one all at the least, one each somewhere in between; of several numbers one after the other, the largest first."""
-    rng = np.random.default_rng([seed, 3])
-    found = {}
-    for s in given_symbols(c.graph):
-        inner = s.values[1:-1] or s.values
-        values = s.choices[::-1] or (s.high, s.low, inner[int(rng.integers(len(inner)))])
-        found[s.name] = values[seed % len(values)]
-    return found
-
-
-def drawn_cases(c: Compilation) -> int:
-    """How many seeds draw all that extents are to be checked with: two, three where any has a range, or as many as
-    there are to choose from."""
-    return max([2, *(len(s.choices) or min(len(s.values), 3) for s in given_symbols(c.graph))])
-
-
-def given_symbols(graph: Graph) -> list[Symbol]:
-    """The symbols of the extents that the caller gives."""
-    return symbols(*(e for v in graph.fed for e in v.shape))
-
-
-def bounds_of(graph: Graph) -> dict[str, int]:
-    """The largest extents of all inputs, by name."""
-    return {s.name: s.high for s in symbols(*(e for v in graph.inputs for e in v.shape))}
-
-
-def drawn_inputs(c: Compilation, seed: int, extents: Mapping[str, int], edges: bool = False) -> dict[str, Array]:
-    """`random_inputs` of a compilation at ``extents``, but for what is state, `with_edges` if these are asked for;
-    bytes that stand for other numbers of the model are any bytes, text is short, and bits of bfloat16 are those of
-    normal(0, 1)."""
-    types = {v.name: v.type.at(extents) for v in c.graph.fed}
-    inputs = random_inputs(types, seed)
-    inputs = with_edges(c.graph, inputs, seed) if edges else inputs
-    rng = np.random.default_rng([seed, 1])
-    for draw in c.draws:
-        if draw.kind == "uniform":
-            inputs[draw.name] = np.random.default_rng([seed, 2]).random(types[draw.name].shape, np.float32)
-    for name, t in types.items():
-        if c.interface.changes(name):
-            info = np.iinfo(t.dtype.numpy.name)
-            inputs[name] = rng.integers(info.min, info.max + 1, t.shape).astype(t.dtype.numpy)
-        elif name in c.interface.halves:
-            inputs[name] = bf16_bits(rng.standard_normal(t.shape))
-        elif name in c.interface.texts:
-            inputs[name] = _random_texts(rng, t.shape)
-    return inputs
-
-
-def _random_texts(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    """Text of one to three of the first letters: some of it is equal."""
-    *extents, most = shape
-    letters = rng.integers(ord("a"), ord("d"), (*extents, most))
-    return np.where(np.arange(most) < rng.integers(1, 4, (*extents, 1)), letters, 0).astype(np.uint8)
-
-
-def random_inputs(types: Mapping[str, TensorType], seed: int) -> dict[str, Array]:
-    """Inputs by name: the same ones for the same types and seed.
-
-    Floats are normal(0, 1). 8- and 16-bit integers are uniform in 0..127, as pixels and quantised data may be.
-    32- and 64-bit integers are 0 or 1: mostly they are indices, lengths or masks, where more may be out of
-    range. Booleans are fair coins.
-    """
-    rng = np.random.default_rng(seed)
-    inputs: dict[str, Array] = {}
-    for name, t in types.items():
-        if t.dtype.is_float:
-            array: Array = np.asarray(rng.standard_normal(t.shape))
-        elif t.dtype.kind == "b" or t.dtype.nbytes > 2:
-            array = np.asarray(rng.integers(0, 2, t.shape))
-        else:
-            array = np.asarray(rng.integers(0, 128, t.shape))
-        inputs[name] = array.astype(t.dtype.numpy)
-    return inputs

@@ -15,17 +15,9 @@ from typing import ClassVar
 import numpy as np
 
 from mccompile._dataclass import dataclass
+from mccompile.check.drawn import drawn_inputs, given_symbols
 from mccompile.check.precision import is_narrow
-from mccompile.check.reference import (
-    Array,
-    Expected,
-    Judge,
-    drawn_inputs,
-    finite_distance,
-    given_symbols,
-    judge_of,
-    last_place,
-)
+from mccompile.check.reference import Array, Expected, Judge, finite_distance, judge_of, last_place
 from mccompile.check.sides import DRAWS, sides
 from mccompile.check.ties import imported_graph, is_quantised
 from mccompile.ir.dims import symbols, value

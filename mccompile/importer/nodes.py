@@ -455,9 +455,11 @@ class Converter:
 
 def _by_form(view: Import, convert: Callable[[Import], None], form: RunTime | None) -> None:
     """Convert a node, by the form that takes its arguments at run time where that is wanted or the only way."""
-    if form is not None and form.wanted(view):
-        form.convert(view)
-        return
+    if form is not None:
+        form.settle(view)
+        if form.wanted(view):
+            form.convert(view)
+            return
     try:
         convert(view)
     except UndecidedError:

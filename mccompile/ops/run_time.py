@@ -32,13 +32,18 @@ class RunTime:
         return self.undecided and any(n.optional(i) is not None for i in self.arguments)
 
     def wanted(self, n: Import) -> bool:
-        """Whether an argument is not known. Floats that constants alone make become a constant: scales of a Resize
-        behind DequantizeLinear, which is not folded, for weights are to stay bytes."""
-        unknown = [i for i in self.arguments if n.optional(i) is not None and not n.has_numbers(i)]
-        for i in unknown:
+        """Whether an argument is not known."""
+        return bool(self._unknown(n))
+
+    def settle(self, n: Import) -> None:
+        """Let floats that constants alone make be a constant: scales of a Resize behind DequantizeLinear, which is
+        not folded, for weights are to stay bytes."""
+        for i in self._unknown(n):
             if n.input(i).dtype.is_float and (array := _made(n, n.input(i), n.graph.producers())) is not None:
                 n.inputs[i] = n.constant(f"input{i}", array)
-        return any(not n.has_numbers(i) for i in unknown)
+
+    def _unknown(self, n: Import) -> list[int]:
+        return [i for i in self.arguments if n.optional(i) is not None and not n.has_numbers(i)]
 
 
 def _made(n: Import, value: Value, producers: Mapping[Value, Node], nodes: int = 2) -> Array | None:

@@ -40,8 +40,8 @@ def give_back() -> None:
 
 FENCE_BYTES = 64 * 1024
 _FENCE = np.array([0xA5, 0xA5, 0xF5, 0x7F], np.uint8)
-"""What stands there again and again: no number as a float of any size, so that what is made of it tells of reading
-it."""
+"""What stands there again and again: no number as a float of 32 or 64 bits, and every other time as one of 16, so
+that what is made of it tells of reading it."""
 
 
 class Fences:

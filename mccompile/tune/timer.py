@@ -13,7 +13,7 @@ import numpy as np
 from mccompile.bench.layers import PROFILE_HOOKS, Profiler
 from mccompile.bench.machine import Probes
 from mccompile.bench.timing import interleave, pinned
-from mccompile.check.reference import random_inputs
+from mccompile.check.drawn import random_inputs
 from mccompile.run.network import Network
 from mccompile.targets.target import Target
 from mccompile.tune.alone import BESIDE

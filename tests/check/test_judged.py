@@ -13,9 +13,10 @@ import pytest
 from onnx import TensorProto, helper
 
 from mccompile import driver
+from mccompile.check.drawn import drawn_inputs
 from mccompile.check.golden import reference_golden
 from mccompile.check.judged import judged_stream
-from mccompile.check.reference import drawn_inputs, judge_of
+from mccompile.check.reference import judge_of
 from mccompile.driver import Compilation, Options
 from mccompile.ir import expr as ex
 from mccompile.ir.errors import CompileError, UsageError

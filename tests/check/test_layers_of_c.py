@@ -16,8 +16,9 @@ from mccompile import driver
 from mccompile.check import check as checking
 from mccompile.check import layers_of_c
 from mccompile.check.compare import compare
+from mccompile.check.drawn import random_inputs
 from mccompile.check.layers_of_c import outputs_follow
-from mccompile.check.reference import Expected, random_inputs
+from mccompile.check.reference import Expected
 from mccompile.check.trace import TRACE_HOOKS, Kept, capture
 from mccompile.driver import Options
 from mccompile.ir.graph import Graph

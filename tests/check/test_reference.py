@@ -15,7 +15,8 @@ from onnx import TensorProto, helper
 from mccompile.check import saturation, ties
 from mccompile.check.check import check
 from mccompile.check.compare import compare
-from mccompile.check.reference import UNROUNDED, OnnxReference, OnnxRuntime, open_judge, random_inputs
+from mccompile.check.drawn import random_inputs
+from mccompile.check.reference import UNROUNDED, OnnxReference, OnnxRuntime, open_judge
 from mccompile.driver import Options
 from mccompile.importer.labels import Legend
 from mccompile.ir.errors import CompileError

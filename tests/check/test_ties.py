@@ -16,8 +16,9 @@ from mccompile import driver
 from mccompile.check import check as checking
 from mccompile.check.check import CheckResult, _alike_unsure, check
 from mccompile.check.compare import compare
+from mccompile.check.drawn import random_inputs
 from mccompile.check.parts import part_of
-from mccompile.check.reference import Expected, open_judge, random_inputs
+from mccompile.check.reference import Expected, open_judge
 from mccompile.check.standing import carried, standing_for
 from mccompile.check.ties import Ties, _is_tie, _moved, explained, judge_layers, rounded_names
 from mccompile.check.trace import Trace, _as_reference

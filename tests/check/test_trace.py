@@ -10,7 +10,8 @@ import pytest
 from onnx import TensorProto, helper
 
 from mccompile.check.check import check
-from mccompile.check.reference import Expected, open_judge, random_inputs
+from mccompile.check.drawn import random_inputs
+from mccompile.check.reference import Expected, open_judge
 from mccompile.check.trace import TRACE_HOOKS, capture, logical, trace, writers
 from mccompile.driver import Options
 from mccompile.ir.types import F32, TensorType, blocked, channels_last
