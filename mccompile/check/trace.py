@@ -119,6 +119,25 @@ def _needed(report: Mapping[str, Any]) -> set[str]:
     return read | {port["name"] for port in (*report["outputs"], *report.get("state", ()))}
 
 
+def _with_holes(report: Mapping[str, Any]) -> set[str]:
+    """Tensors of which steps write a part only: who reads the rest of a join reads what would have been copied there.
+
+    >>> steps = [{"writes": ["y"], "written_bytes": 16}, {"writes": ["z"], "written_bytes": 16}]
+    >>> view = {"dtype": "f32", "shape": [2, 3]}
+    >>> sorted(_with_holes({"steps": steps, "tensors": {"y": view, "z": view | {"shape": [4]}}}))
+    ['y']
+    """
+    found: set[str] = set()
+    for name, made in writers(report).items():
+        view = report["tensors"].get(name)
+        if view is not None and all(isinstance(n, int) for n in view["shape"]):
+            whole = math.prod(view["shape"]) * DTYPES[view["dtype"]].nbytes
+            steps = [report["steps"][i] for i in made]
+            if sum(step["written_bytes"] * step.get("turns", 1) for step in steps) < whole:
+                found.add(name)
+    return found
+
+
 def _tensors(report: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
     """What steps may write: the arena's tensors, and the outputs that are the caller's."""
     yield from report["memory"]["tensors"]
@@ -218,6 +237,7 @@ def trace(
         factors: of the tolerance rule, by name.
     """
     needed = _needed(network.report)
+    needed -= set() if network.extents else _with_holes(network.report)  # these know largest extents alone
     names = [name for name in writers(network.report) if name in expected.values and name in needed]
     found = capture(network, inputs, names)
     layers: list[Layer] = []

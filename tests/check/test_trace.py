@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from onnx import TensorProto, helper
 
@@ -19,6 +20,7 @@ from mccompile.ir.views import Buffer, whole
 from mccompile.report.report import _view
 from mccompile.run.network import Network
 from tests.check.conftest import compile_to, save, small_net
+from tests.support.small_models import Maker
 
 ORDER = np.arange(2 * 5 * 3 * 4, dtype=np.float32).reshape(2, 5, 3, 4)
 
@@ -147,6 +149,20 @@ def test_extents_that_are_never_so_large_together_are_skipped(tmp_path: Path, io
     assert result.trace is not None
     assert result.trace.skipped == ("part",)
     assert [layer.name for layer in result.trace.layers] == ["whole"]
+
+
+def test_a_tensor_of_which_a_part_is_never_made_is_not_compared(tmp_path: Path) -> None:
+    """The rest of a join is read where it comes from: a constant."""
+    m = Maker()
+    x = m.input("x", (1, 4))
+    a = m.node("Concat", [m.node("Sin", [x]), m.node("Cos", [x])], axis=1)
+    b = m.node("Concat", [a, m.const(np.float32([[0, 0, 0, 0, 1, 1, 1, 1]]))], axis=1)
+    m.nodes.append(helper.make_node("Split", [b, m.const(np.array([8, 8]))], ["p", "q"], axis=1))
+    w = m.weight((8, 5))
+    m.node("Add", [m.node("MatMul", ["p", w]), m.node("MatMul", ["q", w])], "y")
+    onnx.save(m.model(["y"]), tmp_path / "m.onnx")
+    found = check(tmp_path / "m.onnx", Options(target="generic"), per_layer=True)
+    assert found.ok, found.lines()
 
 
 def test_a_step_that_does_not_report_is_noticed(tmp_path: Path) -> None:
