@@ -21,7 +21,8 @@ ZEROS = {"u8": (0, 255, 7), "i8": (-128, 127, 0), "u16": (0, 65535, 300), "i16":
 
 def numbers(scale: np.float32, rng: np.random.Generator) -> Array:
     """Ties and their neighbours, numbers in the range and far beyond it, and what is no number."""
-    ties = scale * (np.arange(-40, 40, dtype=np.float32) + np.float32(0.5))
+    whole = np.concatenate([np.arange(-40, 40), np.arange(-65000, 65000, 641)])  # far ones are near ties for longer
+    ties = scale * (whole.astype(np.float32) + np.float32(0.5))
     wide = scale * rng.uniform(-70000, 70000, 100).astype(np.float32)
     near = scale * rng.uniform(-300, 300, 100).astype(np.float32)
     special = np.array([np.nan, np.inf, -np.inf, 0, -0.0, 1e38, -1e38, 1], np.float32)

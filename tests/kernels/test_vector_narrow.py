@@ -31,6 +31,7 @@ def bodies(name: str) -> list[tuple[str, str, str]]:
     found += [(name, f"{other}(x0)", other) for other in TYPES if other != name]
     if name.endswith("8"):
         found += [(name, f'lookup_{to}(x0, "{TABLE}")', to) for to in ("i8", "u8")]
+        found += [(name, f'f32(lookup_{to}(x0, "{TABLE}"))', "f32") for to in ("i8", "u8")]  # lanes, not their bytes
     return found
 
 

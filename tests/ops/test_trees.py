@@ -237,6 +237,14 @@ def test_a_leaf_that_gives_to_a_target_twice(mode: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", ["SUM", "AVERAGE", "MIN", "MAX"])
+def test_targets_that_no_leaf_gives_to_are_zero(mode: str, tmp_path: Path) -> None:
+    """x0 <= 0: 5 to target 0; else -7 to target 1; nothing ever to target 2."""
+    attrs = {k.replace("class", "target"): v for k, v in _stump([0, 1], [5.0, -7.0]).items()}
+    x = np.float32([[-1], [1]])
+    _in_c(tmp_path, "TreeEnsembleRegressor", x, 3, aggregate_function=mode, n_targets=3, **attrs)
+
+
+@pytest.mark.parametrize("mode", ["SUM", "AVERAGE", "MIN", "MAX"])
 def test_one_target_has_the_first_number_of_a_leaf(mode: str, tmp_path: Path) -> None:
     """As onnxruntime has it, though the text adds them up: skl2onnx tells leaves of forests so. A leaf that is given
     none has its own."""

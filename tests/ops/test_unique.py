@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+import mccompile
 from mccompile import backend
 from tests.support.judge import plain_session
 
@@ -52,3 +55,19 @@ def test_nan_comes_last_and_is_one() -> None:
     y, first, places, times = backend.run_node(helper.make_node("Unique", ["x"], OUTPUTS), [x], target="generic")
     np.testing.assert_array_equal(y, np.array([0, 1, np.nan], np.float32))
     assert (first.tolist(), places.tolist(), times.tolist()) == ([2, 1, 0], [2, 1, 0, 2, 0], [2, 1, 2])
+
+
+@pytest.mark.parametrize("rising", [0, 1])
+def test_a_second_run_counts_anew(rising: int, tmp_path: Path) -> None:
+    node = helper.make_node("Unique", ["x"], OUTPUTS, sorted=rising)
+    outputs = [helper.make_tensor_value_info(n, TensorProto.INT64, None) for n in OUTPUTS]
+    info = helper.make_tensor_value_info("x", TensorProto.INT64, (6,))
+    graph = helper.make_graph([node], "g", [info], outputs)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+    mccompile.compile(model, tmp_path / "u", target="generic")
+    network = mccompile.load(tmp_path / "u")
+    for x in ([3, 1, 3, 3, 2, 1], [5, 4, 4, 5, 5, 5], [6, 5, 4, 3, 2, 1]):
+        given = np.array(x, np.int64)
+        theirs = plain_session(model.SerializeToString()).run(None, {"x": given})
+        for mine, wanted in zip(network.run({"x": given}).values(), theirs, strict=True):
+            np.testing.assert_array_equal(mine, wanted)
