@@ -24,6 +24,7 @@ from mccompile import driver
 from mccompile._dataclass import dataclass
 from mccompile.driver import Compilation
 from mccompile.interface.tensors import Interface
+from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph
 from mccompile.ir.small_floats import bf16_values
 from mccompile.run.noise import Noise, json_number
@@ -148,11 +149,25 @@ def products_of(c: Compilation) -> dict[str, int]:
     return forms_of(c, COMPUTED)
 
 
-def allowed_of(forms: Mapping[str, int], products: Mapping[str, int] = MappingProxyType({})) -> float:
-    """What error the forms of weights and of products explain."""
+def allowed_of(
+    forms: Mapping[str, int], products: Mapping[str, int] = MappingProxyType({}), bytewise: int = 0
+) -> float:
+    """What error the forms of weights and of products explain, where so many nodes round to bytes: an error of a
+    tenth of their step has every tenth of them a whole step off, which is a square of a tenth of that of a step."""
     squares = sum(n * OF_FORM[form] ** 2 for form, n in forms.items())
     squares += sum(n * (ROUNDS * OF_FORM[form]) ** 2 for form, n in products.items())
+    squares += bytewise * math.sqrt(squares) * OF_FORM["i8"]
     return min(2 * math.sqrt(squares) + 1e-4, MOST)
+
+
+def _bytewise(graph: Graph) -> int:
+    """How many bodies of nodes round numbers to bytes."""
+    bodies = [body for n, _ in graph.everywhere() for body in n.expressions]
+    return sum(any(_makes_bytes(part) for part in ex.distinct(body)) for body in bodies)
+
+
+def _makes_bytes(part: ex.Expr) -> bool:
+    return isinstance(part, ex.Convert) and part.dtype.name in ("i8", "u8")
 
 
 def unrounded(model: Path, c: Compilation) -> Compilation:
@@ -199,7 +214,7 @@ def precision_of(
     errors = {n: [error_of(noise, n in exact) for noise in both] for n, both in outputs.items() if both[0].samples}
     found = tuple(Output(n, f32, judge, n in exact) for n, (f32, judge) in errors.items())
     plainly = max((_error(n) for name, n in own.items() if name not in exact), default=0.0)
-    allowed = min(allowed_of(forms, products) + 2 * plainly, MOST) if most is None else most
+    allowed = min(allowed_of(forms, products, _bytewise(c.graph)) + 2 * plainly, MOST) if most is None else most
     return Precision(forms, products, found, _worst(c.graph, noise), allowed, most is not None, expected)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from onnx import TensorProto, helper
 
@@ -22,6 +23,7 @@ from mccompile.ir.errors import UsageError
 from mccompile.ir.types import F32
 from mccompile.run.noise import Noise
 from tests.check.conftest import save
+from tests.support.small_models import Maker
 
 DIGITS = Path(__file__).resolve().parents[2] / "examples" / "digits" / "digits.onnx"
 DATA = {"image": np.random.default_rng(0).uniform(0, 1, (4, 1, 1, 8, 8)).astype(np.float32)}
@@ -322,6 +324,19 @@ def test_an_output_may_have_no_element() -> None:
     noise = Noise()
     noise.add(np.zeros((0, 4), np.float32), np.zeros((0, 4), np.float32))
     assert (noise.relative, noise.largest, noise.ranked) == (0.0, 0.0, 0)
+
+
+@pytest.mark.parametrize("weights", ["f16", "bf16"])
+def test_bytes_behind_narrow_weights_may_be_a_step_off(weights: str, tmp_path: Path) -> None:
+    """Where sums are rounded to bytes, a small error has some of them a whole step off."""
+    m, rng = Maker(), np.random.default_rng(0)
+    w, v = (rng.standard_normal(shape).astype(np.float32) for shape in ((32, 48), (48, 5)))
+    step = [m.const(np.float32(2)), m.const(np.uint8(128))]
+    q = m.node("QuantizeLinear", [m.node("MatMul", [m.input("x", (40, 32)), m.const(w)]), *step])
+    m.node("MatMul", [m.node("DequantizeLinear", [q, *step]), m.const(v)], "y")
+    onnx.save(m.model(["y"]), tmp_path / "m.onnx")
+    found = check(tmp_path / "m.onnx", Options(target="generic", weights={"*": weights}), per_layer=True)
+    assert found.ok, found.lines()
 
 
 def test_what_is_no_number_is_text_in_json() -> None:
