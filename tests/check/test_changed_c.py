@@ -149,6 +149,7 @@ def test_layers_in_front_of_an_output_that_nothing_moves_are_judged(tmp_path: Pa
     assert any("a layer of the C does not compute what its graph does" in f for f in found.faults), found.faults
 
 
+@pytest.mark.thorough
 def test_draws_have_what_decides(tmp_path: Path, changed: Any) -> None:
     """Bytes with a sign, equal floats, numbers far out, rows of a table behind the second."""
     byte = [N("Cast", ["x"], ["y"], to=FLOAT)]
