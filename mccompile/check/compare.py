@@ -78,11 +78,14 @@ def tolerances(want: Array, noise: Array | None = None, factor: float = 1.0) -> 
     return allowed if size.any() else np.maximum(allowed, OF_NOTHING)
 
 
-def limits(want: Array, noise: Array | None = None, factor: float = 1.0) -> Array:
-    """As `tolerances`, of each element of the reference, in its shape."""
+def limits(
+    want: Array, noise: Array | None = None, factor: float = 1.0, shape: tuple[int, ...] | None = None
+) -> Array:
+    """As `tolerances`, of each element of the reference, in its shape, or in another ``shape`` of as many axes and
+    channels."""
     axis = channel_axis(want.ndim)
     allowed = tolerances(want, noise, factor).reshape([-1 if i == axis else 1 for i in range(want.ndim)])
-    return np.broadcast_to(allowed, want.shape)
+    return np.broadcast_to(allowed, want.shape if shape is None else shape)
 
 
 def allowances(want: Array, noise: Array | None = None, factor: float = 1.0) -> Array:

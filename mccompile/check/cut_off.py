@@ -37,6 +37,4 @@ def before_cut(graph: OnnxGraph, names: Iterable[str]) -> dict[str, str]:
 
 def noise_of_cut(left: Array, before: Array, factor: float) -> Array:
     """The noise by which what is ``left`` may be off as far as what was there ``before``, channel by channel."""
-    channels = (slice(None), slice(None), *[slice(0, 1)] * (before.ndim - 2))
-    allowed = limits(before, factor=factor)[channels] if before.ndim > 1 else limits(before, factor=factor)
-    return np.broadcast_to(allowed / OF_NOISE, left.shape)
+    return limits(before, factor=factor, shape=left.shape) / OF_NOISE

@@ -130,7 +130,7 @@ def _with_holes(report: Mapping[str, Any]) -> set[str]:
     found: set[str] = set()
     for name, made in writers(report).items():
         view = report["tensors"].get(name)
-        if view is not None and all(isinstance(n, int) for n in view["shape"]):
+        if view is not None:
             whole = math.prod(view["shape"]) * DTYPES[view["dtype"]].nbytes
             steps = [report["steps"][i] for i in made]
             if sum(step["written_bytes"] * step.get("turns", 1) for step in steps) < whole:
@@ -237,7 +237,8 @@ def trace(
         factors: of the tolerance rule, by name.
     """
     needed = _needed(network.report)
-    needed -= set() if network.extents else _with_holes(network.report)  # these know largest extents alone
+    if not network.extents:  # of which the report has the largest alone
+        needed -= _with_holes(network.report)
     names = [name for name in writers(network.report) if name in expected.values and name in needed]
     found = capture(network, inputs, names)
     layers: list[Layer] = []
