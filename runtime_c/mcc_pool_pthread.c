@@ -9,6 +9,17 @@
  *     step 7, 2 shares, 2 taken     another thread, or the caller, has taken share 1
  *
  * The task is read by those alone who have taken a share of it, and is not replaced before all shares are done.
+ *
+ * What short steps gain depends on how far the cores are from each other: those of one cache pass work on in a tenth
+ * of a microsecond, others in half of one, and a hypervisor moves them while the program runs. So it is tried out from
+ * time to time whether several threads are faster at all. That is asked of whole runs of a network, as a step that one
+ * thread does in the middle of others has to fetch from all cores what it works on:
+ *
+ *     calls                 a b c a b c a b c a b c a b c ...
+ *     shares are for all    + + + + + + - - - - - - then as it was faster
+ *     nanoseconds count           + + +       + + +
+ *
+ * A run is over where the task comes again with which it began; those of few calls, or of one task, go on.
  */
 #define _POSIX_C_SOURCE 200809L
 
@@ -17,6 +28,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <time.h>
 
 /* Turns of a loop in which a thread waits for work, or for the end of it, before it sleeps: longer than most steps that
  * one thread does alone take, as a thread that sleeps misses the step behind them. */
@@ -24,17 +36,48 @@
 #define MCC_POOL_SPINS 64000
 #endif
 
+/* Calls of a run that is tried out, at least and at most, and how many times as many calls as it had a trial is good
+ * for. */
+#define FEWEST_CALLS 32u
+#define MOST_CALLS 4096u
+#define GOOD_FOR 64u
+
+/* Runs with hardly any help that are waited for others to wake up in. */
+#define MOST_WAITED 64u
+
+/* Nanoseconds of a call, on an average, from which on several threads are faster wherever they are; and those between
+ * two calls up to which they are of a run, which has steps for one thread, too. */
+#define LONG_CALL 10000
+
 /* Shares of a step: they are 16 bits of a word. */
 #define MOST_SHARES 0xFFFFu
 
 #define LINE 64
+
+/* Runs of a trial, in this order. In the first one of either kind, caches hold what the other kind has left in them. */
+typedef enum { SHARED_FIRST, SHARED, ALONE_FIRST, ALONE, TRIED } trial_run;
+
+typedef struct {
+    trial_run run;
+    mcc_task *first; /* of a run */
+    bool others;     /* are in this run */
+    uint32_t calls;  /* in this run */
+    uint32_t helped; /* calls of which another thread has done a share */
+    uint32_t waited; /* runs with hardly any help */
+    uint32_t left;   /* calls until the next trial, when this one has ended */
+    int64_t since;   /* the time up to which `spent` has been counted */
+    int64_t spent;   /* nanoseconds, in this run */
+    int64_t shared;  /* nanoseconds of a call in the run SHARED, on an average */
+    bool alone;      /* the caller is faster */
+} trial;
 
 typedef struct {
     mcc_pool pool; /* the first member, so that a pointer to it is one to all */
     uint32_t threads;
     pthread_t *others;
     bool stopped;
-    pthread_mutex_t in_use; /* held by the caller of a step */
+    pthread_mutex_t in_use; /* of `trial`: held by the caller of a step */
+    trial trial;
     pthread_mutex_t lock;   /* of what follows, for those who sleep */
     pthread_cond_t begun;
     pthread_cond_t ended;
@@ -156,15 +199,11 @@ static void wait_for_end(threads_pool *p, uint32_t shares)
     (void)pthread_mutex_unlock(&p->lock);
 }
 
-static void run_parts(mcc_pool *pool, mcc_task *task, const void *context, uint32_t parts)
+/* Returns whether another thread has done a share. */
+static bool share_out(threads_pool *p, mcc_task *task, const void *context, uint32_t parts, uint32_t shares)
 {
-    threads_pool *const p = (threads_pool *)(void *)pool;
-    const uint32_t shares = (parts < p->threads) ? parts : p->threads;
+    uint32_t own = 1u;
 
-    if (shares < 2u || pthread_mutex_trylock(&p->in_use) != 0) {
-        task(context, 0u, parts);
-        return;
-    }
     p->task = task;
     p->context = context;
     p->parts = parts;
@@ -182,8 +221,89 @@ static void run_parts(mcc_pool *pool, mcc_task *task, const void *context, uint3
     task(context, 0u, (uint32_t)((uint64_t)parts / shares));
     (void)__atomic_add_fetch(&p->done, 1u, __ATOMIC_SEQ_CST);
     while (do_share(p)) {
+        ++own;
     }
     wait_for_end(p, shares);
+    return own < shares;
+}
+
+static int64_t nanoseconds(void)
+{
+    struct timespec now;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* Counts what has passed since the last time, if it is no more than `most`. */
+static void count_time(trial *t, int64_t most)
+{
+    if (t->run != TRIED) {
+        const int64_t now = nanoseconds();
+
+        t->spent += (now - t->since <= most) ? now - t->since : 0;
+        t->since = now;
+    }
+}
+
+static void end_run(trial *t)
+{
+    const int64_t each = t->spent / (int64_t)t->calls;
+
+    if (t->run <= SHARED && 2u * t->helped < t->calls && t->waited < MOST_WAITED) {
+        ++t->waited;
+    } else if (t->run == SHARED && each >= LONG_CALL) {
+        t->left += GOOD_FOR * t->calls;
+        t->run = TRIED;
+    } else {
+        t->left += GOOD_FOR * t->calls;
+        t->shared = (t->run == SHARED) ? each : t->shared;
+        t->alone = t->run == ALONE && each < t->shared;
+        t->run = (trial_run)(t->run + 1);
+    }
+    t->others = false;
+    t->calls = 0u;
+    t->helped = 0u;
+    t->spent = 0;
+}
+
+/* Whether the next call is for all threads. */
+static bool is_for_all(trial *t, mcc_task *task)
+{
+    if (t->run == TRIED && t->left > 0u) {
+        --t->left;
+        return !t->alone;
+    }
+    if (t->run == TRIED) {
+        *t = (trial){.run = SHARED_FIRST, .first = task};
+    } else if ((t->calls >= FEWEST_CALLS && t->others && task == t->first) || t->calls == MOST_CALLS) {
+        end_run(t);
+    } else if (task != t->first) {
+        t->others = true;
+    }
+    ++t->calls;
+    return t->run <= SHARED || (t->run == TRIED && !t->alone);
+}
+
+static void run_parts(mcc_pool *pool, mcc_task *task, const void *context, uint32_t parts)
+{
+    threads_pool *const p = (threads_pool *)(void *)pool;
+    trial *const t = &p->trial;
+    const uint32_t shares = (parts < p->threads) ? parts : p->threads;
+    bool for_all;
+
+    if (shares < 2u || pthread_mutex_trylock(&p->in_use) != 0) {
+        task(context, 0u, parts);
+        return;
+    }
+    for_all = is_for_all(t, task);
+    count_time(t, LONG_CALL);
+    if (!for_all) {
+        task(context, 0u, parts);
+    } else if (share_out(p, task, context, parts, shares)) {
+        ++t->helped;
+    }
+    count_time(t, INT64_MAX);
     (void)pthread_mutex_unlock(&p->in_use);
 }
 
@@ -213,7 +333,7 @@ mcc_pool *mcc_pool_pthread_start(uint32_t threads)
         return NULL;
     }
     p = memory;
-    *p = (threads_pool){.pool = {run_parts}, .threads = threads};
+    *p = (threads_pool){.pool = {run_parts}, .threads = threads, .trial = {.run = TRIED}};
     p->others = malloc(threads * sizeof(pthread_t));
     if (p->others == NULL) {
         free(p);

@@ -9,7 +9,8 @@
  *
  * Its threads wait for work in a loop for a short time, about a millisecond (MCC_POOL_SPINS turns), and then
  * sleep. A run never waits for a thread that has not begun: what nobody has taken the caller does. Where two threads
- * run networks with one pool at the same time, one of them does all by itself.
+ * run networks with one pool at the same time, one of them does all by itself. Short steps are left to the caller while
+ * that is faster, which is tried out from time to time: the results are the same.
  */
 #ifndef MCC_POOL_PTHREAD_H
 #define MCC_POOL_PTHREAD_H

@@ -283,8 +283,10 @@ class KernelContext:
     def span(self, name: str, first: str, stop: str, caller: loops.Caller) -> str:
         return loops.span(name, first, stop, caller, self._shared)
 
-    def tiles(self, name: str, segment: Segment, caller: loops.Caller, shift: str | int = 0) -> str:
-        return loops.tiles(name, segment, caller, shift, self._shared)
+    def tiles(
+        self, name: str, segment: Segment, caller: loops.Caller, shift: str | int = 0, down: bool = False
+    ) -> str:
+        return loops.tiles(name, segment, caller, shift, self._shared, down)
 
     def chunked(
         self, found: Sequence[Segment], tiles_of: Callable[[int], Sequence[Segment]] | None = None,

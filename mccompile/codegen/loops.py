@@ -81,9 +81,11 @@ def _each(name: str, first: str, stop: str, shared: Shared | None) -> str:
 
 
 def tiles(
-    name: str, segment: Segment, caller: Caller, shift: str | int = 0, shared: Shared | None = None
-) -> str:
-    """What is called, for each tile of a segment, which begins at ``name``; ``shift`` is where the axis begins."""
+    name: str, segment: Segment, caller: Caller, shift: str | int = 0, shared: Shared | None = None,
+    down: bool = False,
+) -> str:  # fmt: skip
+    """What is called, for each tile of a segment, which begins at ``name``; ``shift`` is where the axis begins. The
+    last tile is the first one with ``down``. (Parts begin where a tile does, so that tiles end where they do.)"""
     places = (segment.start, segment.stop)
     start, stop = (total(shift + n if isinstance(shift, int) else total(shift, n)) for n in places)
     body = caller().strip()
@@ -96,7 +98,10 @@ def tiles(
         when = f"if ({mine.makes(wrapped(start))}) " if mine else ""
         return f"{when}{{\n{_declared(name, start, body)}{body}\n}}\n"
     first, last = (mine.begin(wrapped(start)), mine.end(wrapped(stop))) if mine else (start, stop)
-    return f"for (int32_t {name} = {first}; {name} < {last}; {name} += {segment.size}) {{\n{body}\n}}\n"
+    turns = f"{name} = {first}; {name} < {last}; {name} += {segment.size}"
+    if down:
+        turns = f"{name} = {total(last, -segment.size)}; {name} >= {first}; {name} -= {segment.size}"
+    return f"for (int32_t {turns}) {{\n{body}\n}}\n"
 
 
 @dataclass(frozen=True)
