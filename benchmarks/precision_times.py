@@ -3,7 +3,7 @@
 OpenVINO is measured where it is installed. All engines of a network have their turns in one process on one thread. A
 time is the least of its runs, in time of the process: other work on the core makes it longer, but does not count.
 
-usage: precision_times.py [-o FILE] [NETWORK ...]
+usage: precision_times.py [-o FILE] [--mark MARK] [NETWORK ...]
 """
 
 from __future__ import annotations
@@ -108,10 +108,11 @@ def main() -> None:
     p = argparse.ArgumentParser(description="Measure what inferences in bf16 take here, beside other engines.")
     p.add_argument("-o", "--out", type=Path, default=OUT, help="default: docs/precision.md")
     p.add_argument("--rounds", type=int, default=6)
+    p.add_argument("--mark", default="timed", help="of the table in it: timed, timed-zen5")
     p.add_argument("names", nargs="*", metavar="NETWORK")
     args = p.parse_args()
     networks = benchmark_networks(args.names or NETWORKS)
-    renew_part(args.out, "timed", HEAD, NETWORKS, rows(networks, args.rounds))
+    renew_part(args.out, args.mark, HEAD, NETWORKS, rows(networks, args.rounds))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """How much faster two threads are than one, beside onnxruntime's two: a table in docs/threads.md.
 
-usage: threads.py [-o FILE] [--threads N] [--rounds N] [NETWORK ...]
+usage: threads.py [-o FILE] [--mark MARK] [--threads N] [--rounds N] [NETWORK ...]
 """
 
 from __future__ import annotations
@@ -102,6 +102,7 @@ def rows(networks: Sequence[Network], threads: int, rounds: int, cores: Cores) -
 def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     p = argparse.ArgumentParser(description="Measure what threads gain.")
     p.add_argument("-o", "--out", type=Path, default=OUT, help="default: docs/threads.md")
+    p.add_argument("--mark", default="measured", help="of the table in it: measured, measured-zen5")
     p.add_argument("--threads", type=int, default=2, help="as many as there are cores with nothing else to do")
     p.add_argument("--rounds", type=int, default=9)
     p.add_argument("names", nargs="*", metavar="NETWORK")
@@ -115,7 +116,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="mccompile-bench-") as folder:
         cores = Cores(args.threads, Path(folder))
         found = rows(chosen, args.threads, args.rounds, cores)
-        renew_part(args.out, "measured", HEAD.format(n=args.threads), [n.name for n in networks], found)
+        renew_part(args.out, args.mark, HEAD.format(n=args.threads), [n.name for n in networks], found)
         cores.close()
 
 
