@@ -92,6 +92,7 @@ check: .venv/.stamp-dev
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python tools/lint_templates.py
 	$(BIN)/python tools/count_class_tests.py
+	$(BIN)/python tools/lint_closures.py
 	$(BIN)/python -m tools.make_docs --check
 
 docs: .venv/.stamp-dev

@@ -9,10 +9,11 @@ import sys
 import threading
 from typing import NoReturn
 
-OBJECTS = 500_000
-"""New objects before it looks: a graph keeps most of what is made, so that looking finds next to nothing. Python's
-usual 700 are a tenth of the time that a network takes, and 100,000 a twentieth of that of a small one; this many are
-some tens of megabytes at most (arrays are gone without, see `ir.expr.evaluate`)."""
+OBJECTS = 2_000_000
+"""New objects before it looks: a graph keeps most of what is made, and what it does not keep is found by counting
+(`tools/lint_closures.py`), but for a macro or two of jinja for each kernel, so that looking finds next to nothing.
+Python's usual 700 are a tenth of the time that a network takes, and 500,000 a twentieth of that of one of 10,000
+nodes, whose peak of memory is the same with this many."""
 
 
 def collect_rarely() -> None:

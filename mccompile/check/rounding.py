@@ -52,14 +52,14 @@ def _unrounded(body: ex.Expr | None) -> ex.Expr | None:
     """The floats that an expression rounds last; None if it does not."""
     if not isinstance(body, ex.Convert) or not body.operand.dtype.is_float:
         return None
+    return _without_last(body.operand)
 
-    def without(part: ex.Expr) -> ex.Expr:
-        if isinstance(part, ex.Apply) and part.fn == "rne":
-            return part.operands[0]
-        earlier = isinstance(part, ex.Convert) and not part.dtype.is_float  # what it rounded on its way
-        return part if earlier else ex.with_operands(part, without)
 
-    return without(body.operand)
+def _without_last(part: ex.Expr) -> ex.Expr:
+    if isinstance(part, ex.Apply) and part.fn == "rne":
+        return part.operands[0]
+    earlier = isinstance(part, ex.Convert) and not part.dtype.is_float  # what it rounded on its way
+    return part if earlier else ex.with_operands(part, _without_last)
 
 
 def of_whole_numbers(steps: Iterable[Computed], known: Container[str]) -> set[str]:

@@ -11,7 +11,7 @@ scale of all is made of, so that its last place may decide ties.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
 from typing import Any
 
@@ -101,8 +101,8 @@ def _with_factors(body: ex.Expr, by: float) -> ex.Expr:
     """A body that rounds, with constants times ``by`` where a product is a term of a sum: those that are no powers of
     two, by which products are exact."""
 
-    def joined(e: ex.Expr) -> ex.Expr:
-        e = ex.with_operands(e, joined)
+    def joined(e: ex.Expr, of: Callable[[ex.Expr], ex.Expr]) -> ex.Expr:
+        e = ex.with_operands(e, of)
         return ex.with_operands(e, product) if isinstance(e, ex.Apply) and e.fn in ("add", "sub") else e
 
     def product(e: ex.Expr) -> ex.Expr:
@@ -112,7 +112,7 @@ def _with_factors(body: ex.Expr, by: float) -> ex.Expr:
         known = isinstance(e, ex.Num) and e.dtype.is_float and abs(np.frexp(e.value)[0]) != 0.5
         return ex.num(float(e.value) * by, e.dtype) if isinstance(e, ex.Num) and known else e
 
-    return joined(body) if "rne" in ex.functions(body) else body
+    return ex.OfParts(joined)(body) if "rne" in ex.functions(body) else body
 
 
 def _wide(graph: Graph, v: Value) -> Array:

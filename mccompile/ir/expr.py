@@ -23,7 +23,7 @@ import functools
 import operator
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import field
+from typing import Generic, TypeVar
 
 import numpy as np
 
@@ -32,6 +32,8 @@ from mccompile.ir.dims import Dim, UndecidedError, ranges
 from mccompile.ir.errors import InternalError
 from mccompile.ir.scalar import FUNCTIONS, Array
 from mccompile.ir.types import BOOL, DTYPES, F32, DType, dtype_of
+
+T = TypeVar("T")
 
 ACC = -1
 """The index of the variable that stands for the value itself."""
@@ -196,17 +198,35 @@ def with_operands(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
     return expr
 
 
+class OfParts(Generic[T]):
+    """What is made of parts of an expression, of each once: it is a DAG whose shared parts a tree would repeat.
+    ``make`` gets a part, and this to ask for what is made of others.
+
+    >>> depth = OfParts[int](lambda e, of: 1 + max(map(of, e.args), default=0))
+    >>> depth(apply("add", var(0, F32), apply("neg", var(0, F32))))
+    3
+
+    (A function in a function that calls itself would be garbage that only a search finds, with all that it holds.)
+    """
+
+    def __init__(self, make: Callable[[Expr, Callable[[Expr], T]], T]) -> None:
+        self._make = make
+        self.made: dict[Expr, T] = {}
+
+    def __call__(self, e: Expr) -> T:
+        if e not in self.made:
+            self.made[e] = self._make(e, self)
+        return self.made[e]
+
+
 def rewritten(expr: Expr, replace: Callable[[Expr], Expr | None]) -> Expr:
     """The expression with every part for which ``replace`` knows another one replaced; shared parts stay shared."""
-    done: dict[Expr, Expr] = {}
 
-    def walk(e: Expr) -> Expr:
-        if e not in done:
-            found = replace(e)
-            done[e] = with_operands(e, walk) if found is None else found
-        return done[e]
+    def step(e: Expr, of: Callable[[Expr], Expr]) -> Expr:
+        found = replace(e)
+        return with_operands(e, of) if found is None else found
 
-    return walk(expr)
+    return OfParts(step)(expr)
 
 
 def substitute(expr: Expr, replace: Callable[[Var], Expr]) -> Expr:
@@ -244,41 +264,27 @@ def functions(expr: Expr) -> set[str]:
     return {part.fn for part in distinct(expr) if isinstance(part, Apply)}
 
 
-@dataclass
-class _Evaluation:
-    """What parts of an expression are in numpy. It is no function in a function that calls itself: such a one is
-    garbage that only a search finds, and holds all arrays until then."""
-
-    values: Callable[[int], Array]
-    wide: bool
-    done: dict[Expr, Array] = field(default_factory=dict)
-
-    def of(self, e: Expr) -> Array:
-        if e not in self.done:
-            self.done[e] = self._computed(e)
-        return self.done[e]
-
-    def _computed(self, e: Expr) -> Array:
-        match e:
-            case Var(index=index, dtype=dtype):
-                return np.asarray(self.values(index)).astype(dtype.evaluated(self.wide))
-            case Num(dtype=dtype):  # 0.1 is the f32 nearest to it
-                return np.asarray(e.value, dtype=dtype.numpy).astype(dtype.evaluated(self.wide))
-            case Convert(dtype=dtype, operand=operand):
-                return saturating_cast(self.of(operand), dtype.evaluated(self.wide))
-            case Lookup(operand=operand):
-                places = self.of(operand).astype(operand.dtype.numpy).view(np.uint8)
-                return e.elements[places].astype(e.dtype.evaluated(self.wide))
-            case Apply(fn=fn, operands=operands):
-                found = FUNCTIONS[fn].numpy(*map(self.of, operands))
-                return np.asarray(found).astype(e.dtype.evaluated(self.wide), copy=False)
-        raise InternalError(f"cannot evaluate {e}")
-
-
 def evaluate(expr: Expr, values: Callable[[int], Array], wide: bool = False) -> Array:
     """The meaning in numpy; ``values(index)`` gives the arrays. ``wide`` computes floats in float64."""
+
+    def computed(e: Expr, of: Callable[[Expr], Array]) -> Array:
+        match e:
+            case Var(index=index, dtype=dtype):
+                return np.asarray(values(index)).astype(dtype.evaluated(wide))
+            case Num(dtype=dtype):  # 0.1 is the f32 nearest to it
+                return np.asarray(e.value, dtype=dtype.numpy).astype(dtype.evaluated(wide))
+            case Convert(dtype=dtype, operand=operand):
+                return saturating_cast(of(operand), dtype.evaluated(wide))
+            case Lookup(operand=operand):
+                places = of(operand).astype(operand.dtype.numpy).view(np.uint8)
+                return e.elements[places].astype(e.dtype.evaluated(wide))
+            case Apply(fn=fn, operands=operands):
+                found = FUNCTIONS[fn].numpy(*map(of, operands))
+                return np.asarray(found).astype(e.dtype.evaluated(wide), copy=False)
+        raise InternalError(f"cannot evaluate {e}")
+
     with np.errstate(all="ignore"):
-        return _Evaluation(values, wide).of(expr)
+        return OfParts(computed)(expr)
 
 
 @functools.cache

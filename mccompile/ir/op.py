@@ -390,13 +390,13 @@ def op_with(op: Op, change: Callable[[int], int]) -> Op:
     """The operator with its numbers changed, where they vary."""
     if not op.varying:
         return op
+    return dataclasses.replace(op, **{name: _changed(item, change) for name, item in attributes(op).items()})
 
-    def changed(item: Any) -> Any:
-        if isinstance(item, tuple):
-            return tuple(map(changed, item))
-        return change(item) if isinstance(item, Dim) else item
 
-    return dataclasses.replace(op, **{name: changed(item) for name, item in attributes(op).items()})
+def _changed(item: Any, change: Callable[[int], int]) -> Any:
+    if isinstance(item, tuple):
+        return tuple(_changed(part, change) for part in item)
+    return change(item) if isinstance(item, Dim) else item
 
 
 def attributes(op: Op) -> dict[str, Any]:

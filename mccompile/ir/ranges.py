@@ -92,23 +92,22 @@ def widened(low: Array, high: Array, by: Array | float) -> Range:
 def of_expression(body: ex.Expr, variable: Callable[[int], Range]) -> Range:
     """The range of an expression; ``variable`` gives those of its variables (`ex.ACC` too)."""
 
-    @functools.cache
-    def walk(e: ex.Expr) -> Range:
+    def made(e: ex.Expr, of: Callable[[ex.Expr], Range]) -> Range:
         match e:
             case ex.Var(index=index):
                 return variable(index)
             case ex.Num():
                 return _of_number(e)
             case ex.Convert(operand=operand):
-                return _converted(walk(operand), operand.dtype, e.dtype)
+                return _converted(of(operand), operand.dtype, e.dtype)
             case ex.Lookup(operand=operand):
-                return _looked_up(e, walk(operand))
+                return _looked_up(e, of(operand))
             case ex.Apply(operands=operands):
-                return _applied(e, [walk(a) for a in operands])
+                return _applied(e, [of(a) for a in operands])
         return anything(e.dtype)
 
     with np.errstate(all="ignore"):
-        return walk(body)
+        return ex.OfParts(made)(body)
 
 
 @functools.lru_cache(maxsize=1024)

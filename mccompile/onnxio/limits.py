@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import onnx
 
@@ -17,32 +17,39 @@ FunctionKey = tuple[str, str, str]
 def check_limits(model: onnx.ModelProto, where: str) -> None:
     """Refuse too many nodes (functions counted as if inlined), too deep nesting, recursive functions."""
     functions = {(f.domain, f.name, getattr(f, "overload", "")): f for f in model.functions}
-    counts: dict[FunctionKey, int] = {}
-    pending: list[FunctionKey] = []
+    require("nodes", _Sizes(functions, where).total(model.graph.node, 0), "the model", where)
 
-    def size(key: FunctionKey) -> int:
-        if key in pending:
-            raise CompileError(f"model-local function '{key[1]}' calls itself", where=where)
-        if len(pending) > MAX_DEPTH:
-            raise CompileError(f"model-local functions are nested deeper than {MAX_DEPTH}", where=where)
-        if key not in counts:
-            pending.append(key)
-            counts[key] = total(functions[key].node, 0)
-            pending.pop()
-        return counts[key]
 
-    def total(nodes: Iterable[onnx.NodeProto], depth: int) -> int:
+class _Sizes:
+    """How many nodes there are, with those of functions and of graphs inside."""
+
+    def __init__(self, functions: Mapping[FunctionKey, onnx.FunctionProto], where: str) -> None:
+        self._functions = functions
+        self._where = where
+        self._counts: dict[FunctionKey, int] = {}
+        self._pending: list[FunctionKey] = []
+
+    def total(self, nodes: Iterable[onnx.NodeProto], depth: int) -> int:
         if depth > MAX_DEPTH:
-            raise CompileError(f"graphs are nested deeper than {MAX_DEPTH}", where=where)
+            raise CompileError(f"graphs are nested deeper than {MAX_DEPTH}", where=self._where)
         count = 0
         for node in nodes:
             key = (node.domain, node.op_type, getattr(node, "overload", ""))
-            count += size(key) if key in functions else 1
+            count += self._of_function(key) if key in self._functions else 1
             for attribute in node.attribute:
                 if attribute.HasField("g"):
-                    count += total(attribute.g.node, depth + 1)
+                    count += self.total(attribute.g.node, depth + 1)
                 for graph in attribute.graphs:
-                    count += total(graph.node, depth + 1)
+                    count += self.total(graph.node, depth + 1)
         return count
 
-    require("nodes", total(model.graph.node, 0), "the model", where)
+    def _of_function(self, key: FunctionKey) -> int:
+        if key in self._pending:
+            raise CompileError(f"model-local function '{key[1]}' calls itself", where=self._where)
+        if len(self._pending) > MAX_DEPTH:
+            raise CompileError(f"model-local functions are nested deeper than {MAX_DEPTH}", where=self._where)
+        if key not in self._counts:
+            self._pending.append(key)
+            self._counts[key] = self.total(self._functions[key].node, 0)
+            self._pending.pop()
+        return self._counts[key]

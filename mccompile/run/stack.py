@@ -167,22 +167,19 @@ def worst(entry: str, usage: Mapping[str, int], calls: Mapping[str, Iterable[str
     Raises CompileError if a function calls itself.
     """
     known: dict[str, tuple[tuple[str, int], ...]] = {}
-
-    def deepest(name: str, above: tuple[str, ...]) -> tuple[tuple[str, int], ...]:
-        if name in above:
-            raise CompileError(f"{name} calls itself: its stack has no bound", where=entry)
-        if name not in known:
-            below: tuple[tuple[str, int], ...] = ()
-            for callee in sorted(calls.get(name, ())):
-                if callee in calls or callee in usage:
-                    path = deepest(callee, (*above, name))
-                    below = max(below, path, key=lambda p: sum(own for _, own in p))
-            known[name] = ((name, usage.get(name, 0)), *below)
-        return known[name]
-
-    path = deepest(entry, ())
+    above = [entry]
+    while above:
+        name = above[-1]
+        callees = [c for c in sorted(calls.get(name, ())) if c in calls or c in usage]
+        if missing := next((c for c in callees if c not in known), None):
+            if missing in above:
+                raise CompileError(f"{missing} calls itself: its stack has no bound", where=entry)
+            above.append(missing)
+            continue
+        below = max([(), *(known[c] for c in callees)], key=lambda path: sum(own for _, own in path))
+        known[above.pop()] = ((name, usage.get(name, 0)), *below)
     reached = {name: usage[name] for name in sorted(known) if name in usage}
-    return Stack(path, reached)
+    return Stack(known[entry], reached)
 
 
 def called_from(sources: Sequence[Path]) -> set[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Node, Value
@@ -49,22 +49,18 @@ def vector_form(e: ex.Expr) -> ex.Expr:
 
     A product of n equal factors is within n / 2 units in the last place of the power.
     """
-    done: dict[ex.Expr, ex.Expr] = {}
+    return ex.OfParts(_vector_form)(e)
 
-    def walk(e: ex.Expr) -> ex.Expr:
-        if e not in done:
-            match e:
-                case ex.Apply(fn="mul", operands=(a, ex.Apply(fn="sigmoid", operands=(x,)))) | ex.Apply(
-                    fn="mul", operands=(ex.Apply(fn="sigmoid", operands=(x,)), a)
-                ):
-                    done[e] = ex.apply("gate", walk(a), walk(x))
-                case ex.Apply(fn="pow", operands=(base, ex.Num() as n)) if _factors(n):
-                    done[e] = _power(walk(base), _factors(n))
-                case _:
-                    done[e] = ex.with_operands(e, walk)
-        return done[e]
 
-    return walk(e)
+def _vector_form(e: ex.Expr, of: Callable[[ex.Expr], ex.Expr]) -> ex.Expr:
+    match e:
+        case ex.Apply(fn="mul", operands=(a, ex.Apply(fn="sigmoid", operands=(x,)))) | ex.Apply(
+            fn="mul", operands=(ex.Apply(fn="sigmoid", operands=(x,)), a)
+        ):
+            return ex.apply("gate", of(a), of(x))
+        case ex.Apply(fn="pow", operands=(base, ex.Num() as n)) if _factors(n):
+            return _power(of(base), _factors(n))
+    return ex.with_operands(e, of)
 
 
 def _factors(n: ex.Num) -> int:

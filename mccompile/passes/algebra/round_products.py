@@ -9,6 +9,7 @@ of x0 * 0.1 takes one of these products away from the others: of a row of equal 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from mccompile.ir import expr as ex
@@ -50,17 +51,14 @@ def _round_subtracted(node: Node) -> bool:
 def _rounded(body: ex.Expr, exact: set[ex.Expr], scaled: bool) -> ex.Expr:
     """The body with products rounded that are operands of its ``exact`` sums; with ``scaled``, what a kernel computes
     is one."""
-    done: dict[ex.Expr, ex.Expr] = {}
     term = partial(_term, scaled=scaled)
 
-    def walk(e: ex.Expr) -> ex.Expr:
-        if e not in done:
-            inner = ex.with_operands(e, walk)
-            is_sum = isinstance(e, ex.Apply) and e.fn in ("add", "sub") and e.dtype.is_float and e in exact
-            done[e] = ex.with_operands(inner, term) if is_sum else inner
-        return done[e]
+    def step(e: ex.Expr, of: Callable[[ex.Expr], ex.Expr]) -> ex.Expr:
+        inner = ex.with_operands(e, of)
+        is_sum = isinstance(e, ex.Apply) and e.fn in ("add", "sub") and e.dtype.is_float and e in exact
+        return ex.with_operands(inner, term) if is_sum else inner
 
-    return walk(body)
+    return ex.OfParts(step)(body)
 
 
 def _term(e: ex.Expr, scaled: bool = False) -> ex.Expr:

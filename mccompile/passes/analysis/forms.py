@@ -65,38 +65,38 @@ def form_of(body: ex.Expr, constant: Callable[[int], Array | None]) -> Form | st
 
     ``constant`` gives the elements of variables that are known.
     """
-
-    def walk(e: ex.Expr, rounded: bool) -> Form | str:
-        match e:
-            case ex.Num():
-                return Form({}, ex.evaluate(e, lambda _: _NOTHING, wide=True))  # 0.1 is the f32 nearest to it
-            case ex.Var(index=index):
-                array = constant(index)
-                return "a float is computed at run time" if array is None else Form({}, array.astype(np.float64))
-            case ex.Convert(operand=operand) if not operand.dtype.is_float:
-                return _integers(operand, constant)
-            case ex.Apply(operands=(_,)) if not _varies(e, constant):
-                return _known(e, constant)  # relu, too, and what is rounded
-            case ex.Apply(fn="rne", operands=(a,)):
-                return "it is rounded twice" if rounded else walk(a, True)
-            case ex.Apply(fn="relu", operands=(a,)):
-                inner = walk(a, rounded)
-                return inner if isinstance(inner, str) else replace(inner, cut=True)
-            case ex.Apply(fn="neg", operands=(a,)):
-                inner = walk(a, rounded)
-                return inner if isinstance(inner, str) else inner.scaled(np.asarray(-1.0))
-            case ex.Apply(fn=fn, operands=(a, b)):
-                left, right = walk(a, rounded), walk(b, rounded)
-                if isinstance(left, str) or isinstance(right, str):
-                    return left if isinstance(left, str) else right
-                return _combined(fn, left, right)
-        return f"{e.fn if isinstance(e, ex.Apply) else 'a conversion'} is no sum of products"
-
     with np.errstate(over="ignore", invalid="ignore"):
-        found = walk(body, False)
+        found = _form(body, constant, False)
     if isinstance(found, Form) and not all(np.isfinite(a).all() for a in (found.offset, *found.terms.values())):
         return "a scale or an offset is not finite"
     return found
+
+
+def _form(e: ex.Expr, constant: Callable[[int], Array | None], rounded: bool) -> Form | str:
+    match e:
+        case ex.Num():
+            return Form({}, ex.evaluate(e, lambda _: _NOTHING, wide=True))  # 0.1 is the f32 nearest to it
+        case ex.Var(index=index):
+            array = constant(index)
+            return "a float is computed at run time" if array is None else Form({}, array.astype(np.float64))
+        case ex.Convert(operand=operand) if not operand.dtype.is_float:
+            return _integers(operand, constant)
+        case ex.Apply(operands=(_,)) if not _varies(e, constant):
+            return _known(e, constant)  # relu, too, and what is rounded
+        case ex.Apply(fn="rne", operands=(a,)):
+            return "it is rounded twice" if rounded else _form(a, constant, True)
+        case ex.Apply(fn="relu", operands=(a,)):
+            inner = _form(a, constant, rounded)
+            return inner if isinstance(inner, str) else replace(inner, cut=True)
+        case ex.Apply(fn="neg", operands=(a,)):
+            inner = _form(a, constant, rounded)
+            return inner if isinstance(inner, str) else inner.scaled(np.asarray(-1.0))
+        case ex.Apply(fn=fn, operands=(a, b)):
+            left, right = _form(a, constant, rounded), _form(b, constant, rounded)
+            if isinstance(left, str) or isinstance(right, str):
+                return left if isinstance(left, str) else right
+            return _combined(fn, left, right)
+    return f"{e.fn if isinstance(e, ex.Apply) else 'a conversion'} is no sum of products"
 
 
 def quantising_form(body: ex.Convert, main: int, constant: Callable[[int], Array | None]) -> Form | str:

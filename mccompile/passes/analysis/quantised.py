@@ -79,7 +79,7 @@ def _fits(dtype: DType, zero: Array) -> bool:
 def linear(body: ex.Expr, main: int, constant: Callable[[int], Array]) -> _Linear | None:
     """The scale and the zero of an expression over variable ``main``; None if it is no such expression."""
 
-    def walk(e: ex.Expr) -> _Linear | Array | None:
+    def made(e: ex.Expr, of: Callable[[ex.Expr], _Linear | Array | None]) -> _Linear | Array | None:
         match e:
             case ex.Var(index=index) if index == main:
                 return _Linear(np.ones((), np.float32), np.zeros(())) if e.dtype.kind in "iu" else None
@@ -88,19 +88,19 @@ def linear(body: ex.Expr, main: int, constant: Callable[[int], Array]) -> _Linea
             case ex.Num():
                 return np.asarray(e.value, e.dtype.numpy)
             case ex.Convert(dtype=dtype, operand=operand):
-                inner = walk(operand)
+                inner = of(operand)
                 if isinstance(inner, np.ndarray | np.generic):
                     return ex.saturating_cast(np.asarray(inner), dtype.numpy)
                 whole = operand.dtype.kind in "iu"
                 widens = dtype.is_float or (whole and dtype.kind == "i" and dtype.nbytes > operand.dtype.nbytes)
                 return inner if widens or dtype == operand.dtype else None
             case ex.Apply(fn=("add" | "sub" | "mul" | "div") as fn, operands=(a, b)):
-                left, right = walk(a), walk(b)
+                left, right = of(a), of(b)
                 return None if left is None or right is None else _combined(fn, left, right, e.dtype)
         return None
 
     with np.errstate(all="ignore"):
-        found = walk(body)
+        found = ex.OfParts(made)(body)
     return found if isinstance(found, _Linear) else None
 
 

@@ -155,15 +155,14 @@ class Traits:
         at = {i: read(i) for i in sorted(ex.variables(body))}
         known = body, tuple(at.values())
         if known not in self.found:
-            self.found[known] = done = {}
 
-            def walk(e: ex.Expr) -> int:
-                if e not in done:
-                    args = [walk(a) for a in e.args]
-                    done[e] = _of(e, args, at) if e.dtype.is_float else _of_integer(e, args, at)
-                return done[e]
+            def trait(e: ex.Expr, of: Callable[[ex.Expr], int]) -> int:
+                args = [of(a) for a in e.args]
+                return _of(e, args, at) if e.dtype.is_float else _of_integer(e, args, at)
 
-            walk(body)
+            of = ex.OfParts(trait)
+            of(body)
+            self.found[known] = of.made
         return self.found[known]
 
     def _note(self, value: Value, trait: int) -> None:

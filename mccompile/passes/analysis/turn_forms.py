@@ -179,14 +179,8 @@ class Turn:
     def _mapped(self, body: ex.Expr, node: Node, columns: Array, product: Poly | None = None) -> Poly:
         """The form of an expression over the operands of a node, of its extras where it is the epilogue."""
         operands = node.operands if product is None else node.extras
-        done: dict[ex.Expr, Poly] = {}
 
-        def walk(e: ex.Expr) -> Poly:
-            if e not in done:
-                done[e] = compute(e)
-            return done[e]
-
-        def compute(e: ex.Expr) -> Poly:
+        def form(e: ex.Expr, of: Callable[[ex.Expr], Poly]) -> Poly:
             match e:
                 case ex.Var(index=ex.ACC) if product is not None:
                     return product
@@ -197,10 +191,10 @@ class Turn:
                 case ex.Num():
                     return number(float(np.float32(e.value)))
                 case ex.Apply(fn=fn, operands=args):
-                    return applied(fn, tuple(map(walk, args)))
+                    return applied(fn, tuple(map(of, args)))
             raise UnknownFormError(f"{node.where} is no step of a cell")
 
-        return walk(body)
+        return ex.OfParts(form)(body)
 
     def _spread(self, operand: Value, result: Value, columns: Array) -> Poly:
         """The form of an operand that is broadcast to a result."""

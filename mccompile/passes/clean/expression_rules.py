@@ -13,24 +13,18 @@ from mccompile.ir.types import DType
 
 def simplify(expr: ex.Expr) -> ex.Expr:
     """The expression after every rule of this module, from the leaves up; the same object if none applies."""
-    done: dict[ex.Expr, ex.Expr] = {}
-
-    def walk(e: ex.Expr) -> ex.Expr:
-        if e not in done:
-            done[e] = step(e)
-        return done[e]
-
-    def step(e: ex.Expr) -> ex.Expr:
-        match ex.with_operands(e, walk):
-            case ex.Apply() as function:
-                return _apply(function)
-            case ex.Convert(dtype=dtype, operand=operand):
-                return _convert(operand, dtype)
-            case other:
-                return other
-
-    result = walk(expr)
+    result = ex.OfParts(_simpler)(expr)
     return expr if result == expr else result
+
+
+def _simpler(e: ex.Expr, of: Callable[[ex.Expr], ex.Expr]) -> ex.Expr:
+    match ex.with_operands(e, of):
+        case ex.Apply() as function:
+            return _apply(function)
+        case ex.Convert(dtype=dtype, operand=operand):
+            return _convert(operand, dtype)
+        case other:
+            return other
 
 
 def _apply(e: ex.Apply) -> ex.Expr:

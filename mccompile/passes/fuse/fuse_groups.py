@@ -351,16 +351,14 @@ def _ordered(group: _Group) -> list[Node]:
     """The maps of a group, each after those it reads."""
     made = {n.result: n for n in group.maps}
     order: dict[Node, None] = {}
-
-    def visit(n: Node) -> None:
-        if n not in order:
-            for v in n.operands:
-                if v in made:
-                    visit(made[v])
-            order[n] = None
-
-    for n in group.maps:
-        visit(n)
+    pending = list(reversed(group.maps))
+    while pending:
+        n = pending[-1]
+        before = [made[v] for v in n.operands if v in made and made[v] not in order]
+        if before:
+            pending += before[::-1]
+        else:
+            order[pending.pop()] = None
     return list(order)
 
 

@@ -7,6 +7,7 @@ next turn, with 0 for h1 and x1 for x2, is the same.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from functools import partial
 
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Node
@@ -107,17 +108,18 @@ def _without_states(a: Hashable) -> Poly:
 
 
 def _with_read(form: Poly, read: Mapping[Outer, Outer]) -> Poly:
-    def change(a: Hashable) -> Poly:
-        match a:
-            case Outer():
-                return atom(read.get(a, a))
-            case Product(of=of, weights=w):
-                return atom(Product(of.with_atoms(change), w))
-            case Fn(name=name, args=args):
-                return atom(Fn(name, tuple(f.with_atoms(change) for f in args)))
-        return atom(a)
+    return form.with_atoms(partial(_atom_with_read, read=read))
 
-    return form.with_atoms(change)
+
+def _atom_with_read(a: Hashable, read: Mapping[Outer, Outer]) -> Poly:
+    match a:
+        case Outer():
+            return atom(read.get(a, a))
+        case Product(of=of, weights=w):
+            return atom(Product(_with_read(of, read), w))
+        case Fn(name=name, args=args):
+            return atom(Fn(name, tuple(_with_read(f, read) for f in args)))
+    return atom(a)
 
 
 def _unified(wanted: Sequence[Poly], made: Sequence[Poly]) -> dict[Outer, Outer]:
@@ -135,18 +137,15 @@ def _unified(wanted: Sequence[Poly], made: Sequence[Poly]) -> dict[Outer, Outer]
 def _places(forms: Sequence[Poly]) -> dict[Hashable, list[Outer]]:
     """What is read by how many columns, and by the weights around it."""
     found: dict[Hashable, dict[Outer, None]] = {}
-
-    def walk(form: Poly, weights: Hashable) -> None:
+    pending: list[tuple[Poly, Hashable]] = [(form, None) for form in reversed(forms)]
+    while pending:
+        form, weights = pending.pop()
         for a in atoms(form):
             match a:
                 case Outer(columns=columns, one=one):
                     found.setdefault((weights, len(columns), one), {})[a] = None
                 case Product(of=of, weights=w):
-                    walk(of, w)
+                    pending.append((of, w))
                 case Fn(args=args):
-                    for inner in args:
-                        walk(inner, None)
-
-    for form in forms:
-        walk(form, None)
+                    pending += [(inner, None) for inner in args]
     return {place: list(read) for place, read in found.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -53,26 +53,22 @@ def _rewritten(body: ex.Expr, exact: set[ex.Expr], node: Node, remarks: Remarks,
     rules = RULES if scaling or not quantises(body) else (*_RECOGNISED, *_SCALED)
     titles: list[str] = []
     refused: list[ExpressionRule] = []
-    done: dict[ex.Expr, ex.Expr] = {}
 
-    def walk(e: ex.Expr) -> ex.Expr:
-        if e not in done:
-            inner = ex.with_operands(e, walk)
-            done[e] = fired(inner, _RECOGNISED if e in exact else rules) if isinstance(inner, ex.Apply) else inner
-        return done[e]
-
-    def fired(e: ex.Expr, rules: Sequence[ExpressionRule]) -> ex.Expr:
-        for rule in rules if e.dtype.is_float else ():
-            for bound in match_expression(rule.pattern, e, {}):
+    def step(e: ex.Expr, of: Callable[[ex.Expr], ex.Expr]) -> ex.Expr:
+        inner = ex.with_operands(e, of)
+        if not isinstance(inner, ex.Apply) or not inner.dtype.is_float:
+            return inner
+        for rule in _RECOGNISED if e in exact else rules:
+            for bound in match_expression(rule.pattern, inner, {}):
                 better = rule.rewrite(bound)
                 if better is None:
                     refused.append(rule)
-                elif ex.variables(better) == ex.variables(e):
+                elif ex.variables(better) == ex.variables(inner):
                     titles.append(rule.title)
-                    return walk(better)
-        return e
+                    return of(better)
+        return inner
 
-    result = walk(body)
+    result = ex.OfParts(step)(body)
     for title in dict.fromkeys(titles):
         remarks.hit(f"{title}: {node.where}")
     for rule in dict.fromkeys(refused):
