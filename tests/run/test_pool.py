@@ -86,11 +86,14 @@ int main(int argc, char **argv)
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if len(os.sched_getaffinity(0)) < 2:
         pytest.skip("one core has nobody to share with")
-    folder = tmp_path_factory.mktemp("pool")
+    return built(tmp_path_factory.mktemp("pool"))
+
+
+def built(folder: Path, *options: str) -> Path:
     (folder / "main.c").write_text(MAIN)
     sources = [str(folder / "main.c"), str(RUNTIME / "mcc_pool_pthread.c")]
     flags = ["-std=c99", "-O2", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror", f"-I{RUNTIME}", "-pthread"]
-    subprocess.run(["cc", *flags, *sources, "-o", str(folder / "main")], check=True)
+    subprocess.run(["cc", *flags, *options, *sources, "-o", str(folder / "main")], check=True)
     return folder / "main"
 
 
@@ -106,3 +109,9 @@ def test_steps_are_shared_where_that_is_faster(program: Path, whole: int, part: 
     command = [program, str(whole), str(part), str(runs)]
     run = subprocess.run(command, check=True, capture_output=True, text=True, timeout=100)
     assert run.stdout.strip() == who
+
+
+def test_threads_may_sleep_at_once(tmp_path: Path) -> None:
+    program = built(tmp_path, "-DMCC_POOL_SPINS=0")
+    run = subprocess.run([program, "1000", "1000", "200"], check=True, capture_output=True, text=True, timeout=100)
+    assert run.stdout.strip() in ("never asked", "open")
