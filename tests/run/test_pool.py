@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,8 @@ MAIN = r"""
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
+
+#define SETTLED 6000 /* runs: what was found before is over, and asked again */
 
 static int64_t whole_ns, part_ns;
 static uint32_t wholes; /* calls of both parts at once, which the caller alone makes */
@@ -49,33 +52,38 @@ static void another_step(const void *context, uint32_t first, uint32_t last)
     work(first, last);
 }
 
-/* Nanoseconds of both parts at once and of each, and how many runs to wait for a trial; prints who does the work in
- * the end, or that it was left open. */
-int main(int argc, char **argv)
+/* Prints who does the work in the end, or that it was left open. */
+static void decide(mcc_pool *pool, long runs)
 {
-    mcc_pool *pool = mcc_pool_pthread_start(2u);
     const int64_t begun = now();
     uint32_t same = 0u;
     uint32_t before = 0u;
-    long left;
 
-    if (pool == NULL || argc != 4) {
-        return 2;
-    }
-    whole_ns = atoi(argv[1]);
-    part_ns = atoi(argv[2]);
-    for (left = atol(argv[3]); left > 0 && (same < 1000u || wholes == 0u); --left) {
+    wholes = 0u;
+    for (long i = 0; i < runs && (same < 1000u || wholes == 0u) && now() - begun < (int64_t)10000000000; ++i) {
         const uint32_t w = wholes;
 
         mcc_pool_run(pool, step, NULL, 2u);
         mcc_pool_run(pool, another_step, NULL, 2u);
-        same = (wholes - w == before) ? same + 1u : 0u;
+        same = (i >= SETTLED && wholes - w == before) ? same + 1u : 0u;
         before = wholes - w;
-        if (now() - begun > (int64_t)30000000000) {
-            break;
-        }
     }
     puts(wholes == 0u ? "never asked" : same < 1000u ? "open" : before == 0u ? "all" : "caller");
+}
+
+/* How many runs to wait for a trial, and nanoseconds of both parts at once and of each, as often as these change. */
+int main(int argc, char **argv)
+{
+    mcc_pool *pool = mcc_pool_pthread_start(2u);
+
+    if (pool == NULL || argc < 4) {
+        return 2;
+    }
+    for (int i = 2; i + 1 < argc; i += 2) {
+        whole_ns = atoi(argv[i]);
+        part_ns = atoi(argv[i + 1]);
+        decide(pool, atol(argv[1]));
+    }
     mcc_pool_pthread_stop(pool);
     return 0;
 }
@@ -98,20 +106,25 @@ def built(folder: Path, *options: str) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("whole", "part", "runs", "who"),
+    ("times", "runs", "who"),
     [
-        (1_000, 2_000, 10_000_000, "caller"),  # cores that are far from each other
-        (4_000, 1_000, 10_000_000, "all"),
-        (10_000, 40_000, 1_000, "never asked"),  # no short step: shared, whatever a trial would say
+        ([1_000, 2_000], 10_000_000, ["caller"]),  # cores that are far from each other
+        ([4_000, 1_000], 10_000_000, ["all"]),
+        ([4_000, 1_000, 1_000, 4_000], 10_000_000, ["all", "caller"]),  # they were moved
+        ([10_000, 40_000], 1_000, ["never asked"]),  # no short step: shared, whatever a trial would say
     ],
 )
-def test_steps_are_shared_where_that_is_faster(program: Path, whole: int, part: int, runs: int, who: str) -> None:
-    command = [program, str(whole), str(part), str(runs)]
+def test_steps_are_shared_where_that_is_faster(
+    program: Path, times: Sequence[int], runs: int, who: Sequence[str]
+) -> None:
+    command = [program, *map(str, (runs, *times))]
+    assert any(said(command) == who for _ in range(3))  # a busy machine takes a core away at times
+
+
+def said(command: Sequence[str | Path]) -> list[str]:
     run = subprocess.run(command, check=True, capture_output=True, text=True, timeout=100)
-    assert run.stdout.strip() == who
+    return run.stdout.splitlines()
 
 
 def test_threads_may_sleep_at_once(tmp_path: Path) -> None:
-    program = built(tmp_path, "-DMCC_POOL_SPINS=0")
-    run = subprocess.run([program, "1000", "1000", "200"], check=True, capture_output=True, text=True, timeout=100)
-    assert run.stdout.strip() in ("never asked", "open")
+    assert said([built(tmp_path, "-DMCC_POOL_SPINS=0"), "200", "1000", "1000"]) in (["never asked"], ["open"])
