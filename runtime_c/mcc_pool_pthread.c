@@ -111,7 +111,7 @@ static void pause_a_little(void)
 {
 #if defined(__x86_64__) || defined(__i386__)
     __builtin_ia32_pause();
-#elif defined(__aarch64__) || defined(__arm__)
+#elif defined(__ARM_ARCH) && __ARM_ARCH >= 7
     __asm__ volatile("yield");
 #endif
 }
@@ -166,16 +166,16 @@ static bool sleep_until_work(threads_pool *p)
 static void *work_until_stopped(void *argument)
 {
     threads_pool *const p = argument;
-    uint32_t turns = 0u;
+    uint32_t turns = MCC_POOL_SPINS;
 
     for (;;) {
         if (do_share(p)) {
-            turns = 0u;
-        } else if (turns < MCC_POOL_SPINS) {
-            ++turns;
+            turns = MCC_POOL_SPINS;
+        } else if (turns > 0u) {
+            --turns;
             pause_a_little();
         } else if (sleep_until_work(p)) {
-            turns = 0u;
+            turns = MCC_POOL_SPINS;
         } else {
             return NULL;
         }
@@ -184,7 +184,7 @@ static void *work_until_stopped(void *argument)
 
 static void wait_for_end(threads_pool *p, uint32_t shares)
 {
-    for (uint32_t turns = 0u; turns < MCC_POOL_SPINS; ++turns) {
+    for (uint32_t turns = MCC_POOL_SPINS; turns > 0u; --turns) {
         if (__atomic_load_n(&p->done, __ATOMIC_SEQ_CST) == shares) {
             return;
         }

@@ -19,6 +19,7 @@ from mccompile.kernels.model.parts import Turns
 from mccompile.ops.sampling import Case
 from mccompile.targets.target import STRICT_WARNINGS, resolve
 from tests.kernels.cases import Net, VariantCase
+from tests.kernels.cases_recurrent import cell
 from tests.kernels.test_integer import CASES as BYTES
 from tests.kernels.test_integer import built, drawn
 from tests.kernels.test_variants import CASES, imported, inputs_of, library, of_kernel
@@ -135,6 +136,27 @@ def test_units_of_a_cell_go_in_rounds(kernel: str, tmp_path: Path) -> None:
     whole = library(cases, target, tmp_path / "whole", flags=["-O1"])
     parted = library(cases, target, tmp_path / "parted", flags=["-O1"], threads=THREADS)
     assert kernel in agree(whole, parted, [inputs_of(c.model(), 1) for c in cases])
+
+
+@pytest.mark.parametrize(
+    ("op", "kernel", "options"),
+    [
+        ("GRU", "gru.scaled", {"target": "x86-64-v4"}),
+        ("LSTM", "lstm.vector", {"target": "x86-64-v4-bf16", "precision": {"*": "bf16"}}),
+        ("LSTM", "lstm.vector", {"target": "x86-64-v4-vnni", "weights": {"*": "i8"}}),
+    ],
+)
+def test_units_that_another_phase_reads_stay_together(
+    op: str, kernel: str, options: Mapping[str, Any], tmp_path: Path
+) -> None:
+    """Where all units have to be rounded, or scaled, in the middle of a step, that is one piece."""
+    path = tmp_path / "cell.onnx"
+    path.write_bytes(cell(op, 4, 1, 140, states=True).model().SerializeToString())
+    c = import_graph(path, Options(name="cell", threads=THREADS, **options))
+    place_program(c)
+    assert c.program is not None
+    calls = [s for s in c.program.body.linear() if isinstance(s, Call) and s.kernel == kernel]
+    assert [s.parts for s in calls] == [None]
 
 
 def turned(folder: Path) -> Path:
