@@ -45,9 +45,11 @@
 /* Runs with hardly any help that are waited for others to wake up in. */
 #define MOST_WAITED 64u
 
-/* Nanoseconds of a call, on an average, from which on several threads are faster wherever they are; and those between
- * two calls up to which they are of a run, which has steps for one thread, too. */
-#define LONG_CALL 10000
+/* Nanoseconds of the caller's share, on an average, from which on several threads are faster wherever they are (the
+ * others' ones may be longer because they lost their core); and those between two calls up to which they are of a run,
+ * which has steps for one thread, too. */
+#define LONG_SHARE 5000
+#define LONG_PAUSE 10000
 
 /* Shares of a step: they are 16 bits of a word. */
 #define MOST_SHARES 0xFFFFu
@@ -67,6 +69,7 @@ typedef struct {
     uint32_t left;   /* calls until the next trial, when this one has ended */
     int64_t since;   /* the time up to which `spent` has been counted */
     int64_t spent;   /* nanoseconds, in this run */
+    int64_t own;     /* those of them in the caller's shares */
     int64_t shared;  /* nanoseconds of a call in the run SHARED, on an average */
     bool alone;      /* the caller is faster */
 } trial;
@@ -199,6 +202,14 @@ static void wait_for_end(threads_pool *p, uint32_t shares)
     (void)pthread_mutex_unlock(&p->lock);
 }
 
+static int64_t nanoseconds(void)
+{
+    struct timespec now;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
 /* Returns whether another thread has done a share. */
 static bool share_out(threads_pool *p, mcc_task *task, const void *context, uint32_t parts, uint32_t shares)
 {
@@ -218,21 +229,19 @@ static bool share_out(threads_pool *p, mcc_task *task, const void *context, uint
         (void)pthread_cond_broadcast(&p->begun);
         (void)pthread_mutex_unlock(&p->lock);
     }
-    task(context, 0u, (uint32_t)((uint64_t)parts / shares));
+    {
+        const bool counts = p->trial.run != TRIED;
+        const int64_t begun = counts ? nanoseconds() : 0;
+
+        task(context, 0u, (uint32_t)((uint64_t)parts / shares));
+        p->trial.own += counts ? nanoseconds() - begun : 0;
+    }
     (void)__atomic_add_fetch(&p->done, 1u, __ATOMIC_SEQ_CST);
     while (do_share(p)) {
         ++own;
     }
     wait_for_end(p, shares);
     return own < shares;
-}
-
-static int64_t nanoseconds(void)
-{
-    struct timespec now;
-
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
 /* Counts what has passed since the last time, if it is no more than `most`. */
@@ -252,7 +261,7 @@ static void end_run(trial *t)
 
     if (t->run <= SHARED && 2u * t->helped < t->calls && t->waited < MOST_WAITED) {
         ++t->waited;
-    } else if (t->run == SHARED && each >= LONG_CALL) {
+    } else if (t->run == SHARED && t->own / (int64_t)t->calls >= LONG_SHARE) {
         t->left += GOOD_FOR * t->calls;
         t->run = TRIED;
     } else {
@@ -265,6 +274,7 @@ static void end_run(trial *t)
     t->calls = 0u;
     t->helped = 0u;
     t->spent = 0;
+    t->own = 0;
 }
 
 /* Whether the next call is for all threads. */
@@ -297,7 +307,7 @@ static void run_parts(mcc_pool *pool, mcc_task *task, const void *context, uint3
         return;
     }
     for_all = is_for_all(t, task);
-    count_time(t, LONG_CALL);
+    count_time(t, LONG_PAUSE);
     if (!for_all) {
         task(context, 0u, parts);
     } else if (share_out(p, task, context, parts, shares)) {
