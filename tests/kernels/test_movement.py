@@ -89,7 +89,7 @@ NETS: list[Build] = [
     joined((2, 3, 40), (2, 5, 40), 1),
     *(interleaved(16, c) for c in (5, 16, 33)),
     tiled((3, 5), (2, 3)),
-    *(halves_turned(p, c) for p in (5, 16, 33) for c in (7, 16, 25)),
+    *(halves_turned(p, c) for p in (3, 5, 16, 33) for c in (7, 16, 25)),
 ]
 OTHERS = (TensorProto.UINT8, TensorProto.FLOAT16, TensorProto.INT32, TensorProto.INT64)
 """Elements of each size that are moved as bits."""
