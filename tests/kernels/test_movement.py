@@ -39,6 +39,17 @@ def joined(first: Sequence[int], second: Sequence[int], axis: int) -> Build:
     return lambda n: n("Concat", n.input(*first), n.input(*second), axis=axis)
 
 
+def interleaved(rows: int, columns: int) -> Build:
+    """Elements of which every second one is another tensor's, so that no axis of the result is contiguous."""
+
+    def build(n: Net) -> str:
+        turned = n("Transpose", n.input(rows, columns), perm=[1, 0])
+        pairs = [n("Reshape", x, n.ints(columns, rows, 1)) for x in (turned, n.input(columns, rows))]
+        return n("Concat", *pairs, axis=2)
+
+    return build
+
+
 def shuffled(pixels: int, groups: int, channels: int) -> Build:
     """Channels of groups take turns, as in a channel shuffle of what is stored channels-last."""
 
@@ -76,8 +87,9 @@ NETS: list[Build] = [
     sliced((5, 6, 21), 1, 1, 2),
     *(joined((6, e), (6, 20), 1) for e in EXTENTS),
     joined((2, 3, 40), (2, 5, 40), 1),
+    *(interleaved(16, c) for c in (5, 16, 33)),
     tiled((3, 5), (2, 3)),
-    *(halves_turned(p, c) for p in (5, 16, 33) for c in (7, 16, 25)),
+    *(halves_turned(p, c) for p in (3, 5, 16, 33) for c in (7, 16, 25)),
 ]
 OTHERS = (TensorProto.UINT8, TensorProto.FLOAT16, TensorProto.INT32, TensorProto.INT64)
 """Elements of each size that are moved as bits."""

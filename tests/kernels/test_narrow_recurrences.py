@@ -14,6 +14,8 @@ from mccompile import driver
 from mccompile.codegen.folder import write_folder
 from mccompile.driver import Compilation, Options
 from mccompile.run.network import Network
+from tests._skips import needs_sanitizers
+from tests.support.harness import SANITIZERS, SPLIT, build
 from tests.support.targets import needs_target, quick
 
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
@@ -76,6 +78,20 @@ def test_stored_words_are_the_weights_they_hold(
     onnx.save(drawn(op, steps, batch, hidden, attrs), tmp_path / "n.onnx")
     as_numpy(Options(target=target, weights={"*": "bf16"}), tmp_path, 3e-6)
     assert (b"mcc_vsecond_bf16" in (tmp_path / "c" / "n.c").read_bytes()) == (hidden % 2 == 0)
+
+
+def test_rounded_states_stay_in_their_memory(tmp_path: Path) -> None:
+    """With scratch memory of its own, to the last float."""
+    target = needs_target("x86-64-v4-bf16")
+    compiler = needs_sanitizers("gcc")
+    onnx.save(drawn("GRU", 1, 2, 63, {}), tmp_path / "n.onnx")
+    c, files = driver.compile_files(tmp_path / "n.onnx", Options(target=target, precision={"*": "bf16"}))
+    write_folder(tmp_path / "c", files)
+    r = np.random.default_rng(7)
+    given = {v.name: r.standard_normal(v.shape).astype(np.float32) for v in c.graph.inputs}
+    (got,) = build(tmp_path / "c", [*SANITIZERS, SPLIT, "-O0"], compiler).run("odd", [given])
+    for name, want in c.graph.evaluate(given).items():
+        np.testing.assert_allclose(got[name], want, rtol=0, atol=3e-6 * np.abs(want).max(), err_msg=name)
 
 
 def as_numpy(options: Options, folder: Path, atol: float) -> tuple[Compilation, Network]:
