@@ -31,11 +31,12 @@ def _model(classes: int, boxes: int, given: list[Array], center: bool) -> onnx.M
 
 
 def _drawn(rng: np.random.Generator, classes: int, boxes: int, center: bool) -> tuple[Array, Array]:
-    """Numbers of a coarse grid: many scores are equal, some boxes have no area, many lie in one another."""
+    """Numbers of a coarse grid: many scores are equal or neighbours, boxes have no area or lie in one another."""
     places = rng.integers(-6, 7, (2, boxes, 4)).astype(np.float32) / 4
     if center:
         places[..., 2:] = np.abs(places[..., 2:])
     scores = rng.integers(-20, 21, (2, classes, boxes)).astype(np.float32) / 8
+    scores = np.where(rng.random(scores.shape) < 0.3, np.nextafter(scores, 9 * scores), scores)
     special = rng.choice(np.array([-0.0, np.inf, -np.inf, 1e-40, 3.4e38], np.float32), scores.shape)
     return places, np.where(rng.random(scores.shape) < 0.1, special, scores).astype(np.float32)
 

@@ -214,18 +214,20 @@ def test_remainders_are_exact(target: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("target", WIDE)
 def test_whole_numbers_keep_the_sign_of_zero(target: str, tmp_path: Path) -> None:
+    """And Sign has none of it."""
     needs_target(target)
     x = np.repeat(np.array([-0.0, 0.0, -0.3, 0.3, -0.5, 0.5], dtype=np.float32), 11)
     graph = parse_graph(
         f"graph @net(%x: f32[{x.size}]) {{ "
         f"%f = map(%x) {{expr={{floor(x0)}}}} : f32[{x.size}] %c = map(%x) {{expr={{ceil(x0)}}}} : f32[{x.size}] "
-        f"%r = map(%x) {{expr={{rne(x0)}}}} : f32[{x.size}] return %f, %c, %r }}",
+        f"%r = map(%x) {{expr={{rne(x0)}}}} : f32[{x.size}] %s = map(%x) {{expr={{sign(x0)}}}} : f32[{x.size}] "
+        "return %f, %c, %r, %s }",
         lookup,
     )
     built = compiled_graph(graph, "O0", "net", target=target)
     assert kernels_of(built) == {"map.vector"}
     results = CaseLibrary(tmp_path, [built], list(resolve(target).c_flags)).build().run(built, {"x": x})
-    for got, want in zip(results, (np.floor(x), np.ceil(x), np.rint(x)), strict=True):
+    for got, want in zip(results, (np.floor(x), np.ceil(x), np.rint(x), np.sign(x)), strict=True):
         assert np.array_equal(np.signbit(got), np.signbit(want))
         assert np.array_equal(got, want)
 

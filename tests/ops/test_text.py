@@ -93,6 +93,22 @@ def test_no_white_space_is_left_behind_the_last_part(splits: int) -> None:
     _agree(node, [x], ("y", TensorProto.STRING), ("z", TensorProto.INT64), string_bytes=10)
 
 
+def test_white_space_is_that_of_ascii_and_parts_of_a_run_before_are_gone(tmp_path: Path) -> None:
+    """As bytes of Python are split; a later run has fewer parts, and the last one none."""
+    node = helper.make_node("StringSplit", ["x"], ["y", "z"])
+    every = [f"a{chr(i)}b" for i in range(1, 128)]
+    runs = [every, ["abc  d e"] + ["f"] * 126, ["g h"] + [""] * 126, [""] * 127]
+    onnx.save(_model(node, np.array(every, dtype=object)), tmp_path / "net.onnx")
+    mccompile.compile(tmp_path / "net.onnx", tmp_path / "out", target="generic", string_bytes=9)
+    network = mccompile.load(tmp_path / "out")
+    for x in runs:
+        rows = [[part.decode() for part in text.encode().split()] for text in x]
+        longest = max(map(len, rows))
+        got = network.run({"x": encoded(np.array(x, dtype=object), 9)})
+        assert got["z"].tolist() == list(map(len, rows))
+        assert decoded(got["y"]).tolist() == [row + [""] * (longest - len(row)) for row in rows]
+
+
 def test_what_has_no_texts_is_text() -> None:
     none, kind = np.empty((0, 2), dtype=object), ("y", TensorProto.STRING)
     _agree(helper.make_node("StringConcat", ["x", "z"], ["y"]), [none, none], kind)
