@@ -260,15 +260,12 @@ static void end_run(trial *t)
     const int64_t each = t->spent / (int64_t)t->calls;
 
     if (t->run <= SHARED && 2u * t->helped < t->calls && t->waited < MOST_WAITED) {
-        ++t->waited;
-    } else if (t->run == SHARED && t->own / (int64_t)t->calls >= LONG_SHARE) {
-        t->left += GOOD_FOR * t->calls;
-        t->run = TRIED;
+        ++t->waited; /* once more */
     } else {
         t->left += GOOD_FOR * t->calls;
         t->shared = (t->run == SHARED) ? each : t->shared;
         t->alone = t->run == ALONE && each < t->shared;
-        t->run = (trial_run)(t->run + 1);
+        t->run = (t->run == SHARED && t->own / (int64_t)t->calls >= LONG_SHARE) ? TRIED : (trial_run)(t->run + 1);
     }
     t->others = false;
     t->calls = 0u;
