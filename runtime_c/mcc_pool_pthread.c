@@ -38,12 +38,12 @@
 
 /* Calls of a run that is tried out, at least and at most, and how many times as many calls as it had a trial is good
  * for. */
-#define FEWEST_CALLS 32u
+#define FEWEST_CALLS 128u
 #define MOST_CALLS 4096u
 #define GOOD_FOR 64u
 
 /* Runs with hardly any help that are waited for others to wake up in. */
-#define MOST_WAITED 64u
+#define MOST_WAITED 16u
 
 /* Nanoseconds of the caller's share, on an average, from which on several threads are faster wherever they are (the
  * others' ones may be longer because they lost their core); and those between two calls up to which they are of a run,

@@ -19,7 +19,8 @@ MAIN = r"""
 #include <stdlib.h>
 #include <time.h>
 
-#define SETTLED 6000 /* runs: what was found before is over, and asked again */
+#define SETTLED 20000 /* runs: what was found before is over, and asked again */
+#define SAME 3000     /* runs: more than a trial waits for help */
 
 static int64_t whole_ns, part_ns;
 static pthread_t caller;
@@ -66,7 +67,7 @@ static void decide(mcc_pool *pool, long runs)
     uint32_t before = 0u;
 
     wholes = 0u;
-    for (long i = 0; i < runs && (same < 1000u || wholes == 0u) && now() - begun < (int64_t)10000000000; ++i) {
+    for (long i = 0; i < runs && (same < SAME || wholes == 0u) && now() - begun < (int64_t)10000000000; ++i) {
         const uint32_t w = wholes;
 
         mcc_pool_run(pool, step, NULL, 2u);
@@ -74,7 +75,7 @@ static void decide(mcc_pool *pool, long runs)
         same = (i >= SETTLED && wholes - w == before) ? same + 1u : 0u;
         before = wholes - w;
     }
-    puts(wholes == 0u ? "never asked" : same < 1000u ? "open" : before == 0u ? "all" : "caller");
+    puts(wholes == 0u ? "never asked" : same < SAME ? "open" : before == 0u ? "all" : "caller");
 }
 
 /* How many runs to wait for a trial, and nanoseconds of both parts at once and of each, as often as these change. */
