@@ -3,23 +3,9 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
-from pathlib import Path
-from types import ModuleType
 
+import lint_closures
 import pytest
-
-ROOT = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture(scope="module")
-def lint() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("lint_closures", ROOT / "tools" / "lint_closures.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.mark.parametrize(
@@ -32,11 +18,11 @@ def lint() -> ModuleType:
         ("def f():\n def g(e, of): return of(e)\n def h(): return g\n return h", set()),
     ],
 )
-def test_functions_that_hold_themselves_are_found(lint: ModuleType, text: str, found: set[str]) -> None:
-    assert {name for _, name in lint.closures(ast.parse(text))} == found
+def test_functions_that_hold_themselves_are_found(text: str, found: set[str]) -> None:
+    assert {name for _, name in lint_closures.closures(ast.parse(text))} == found
 
 
-def test_there_is_none(lint: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+def test_there_is_none(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        lint.main()
+        lint_closures.main()
     assert ended.value.code == 0, capsys.readouterr().out

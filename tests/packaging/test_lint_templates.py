@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 from indent_templates import indented
-
-ROOT = Path(__file__).resolve().parents[2]
+from lint_templates import lint_tree
 
 GOOD = """\
 /* y = max(x, 0); never calls malloc() */
@@ -23,16 +20,6 @@ static void {{ name }}(const float *x, float *y)
 """
 
 
-@pytest.fixture(scope="module")
-def lint() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("lint_templates", ROOT / "tools" / "lint_templates.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def make_tree(root: Path, templates: dict[str, str]) -> Path:
     (root / "runtime_c").mkdir()
     (root / "runtime_c" / "mcc.h").write_text("/* SPDX-License-Identifier: 0BSD */\n")
@@ -43,9 +30,9 @@ def make_tree(root: Path, templates: dict[str, str]) -> Path:
     return root
 
 
-def test_correct_tree_passes(lint: ModuleType, tmp_path: Path) -> None:
+def test_correct_tree_passes(tmp_path: Path) -> None:
     tree = make_tree(tmp_path, {"relu/generic.c.j2": GOOD, "_lib/avx2.h.j2": GOOD})
-    assert list(lint.lint_tree(tree)) == []
+    assert list(lint_tree(tree)) == []
 
 
 @pytest.mark.parametrize(
@@ -65,9 +52,9 @@ def test_correct_tree_passes(lint: ModuleType, tmp_path: Path) -> None:
         ("  int i;", "not indented"),
     ],
 )
-def test_each_planted_fault_is_found(lint: ModuleType, tmp_path: Path, line: str, message: str) -> None:
+def test_each_planted_fault_is_found(tmp_path: Path, line: str, message: str) -> None:
     tree = make_tree(tmp_path, {"relu/generic.c.j2": GOOD + line + "\n"})
-    problems = list(lint.lint_tree(tree))
+    problems = list(lint_tree(tree))
     planted = f"kernels_templates/relu/generic.c.j2:{len(GOOD.splitlines()) + 1}: "
     assert any(p.startswith(planted) and message in p for p in problems), problems
 
@@ -83,11 +70,11 @@ def test_templates_are_indented_by_the_depth_of_their_c() -> None:
 @pytest.mark.parametrize(
     ("name", "message"), [("relu/avx2.c.j2", "no generic.c.j2"), ("relu/Generic-2.c.j2", "not called")]
 )
-def test_wrong_names_are_found(lint: ModuleType, tmp_path: Path, name: str, message: str) -> None:
-    assert any(message in p for p in lint.lint_tree(make_tree(tmp_path, {name: GOOD})))
+def test_wrong_names_are_found(tmp_path: Path, name: str, message: str) -> None:
+    assert any(message in p for p in lint_tree(make_tree(tmp_path, {name: GOOD})))
 
 
-def test_runtime_without_licence_is_found(lint: ModuleType, tmp_path: Path) -> None:
+def test_runtime_without_licence_is_found(tmp_path: Path) -> None:
     tree = make_tree(tmp_path, {"relu/generic.c.j2": GOOD})
     (tree / "runtime_c" / "mcc.c").write_text("int mcc_x;\n")
-    assert any("mcc.c:1: does not say" in p for p in lint.lint_tree(tree))
+    assert any("mcc.c:1: does not say" in p for p in lint_tree(tree))
