@@ -1,4 +1,4 @@
-"""A process that only compiles: how often it looks for garbage that counting references does not find; its end."""
+"""The process that compiles: how often it looks for garbage that counting references does not find; its end."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import gc
 import os
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NoReturn
 
 OBJECTS = 2_000_000
@@ -17,8 +19,32 @@ nodes, whose peak of memory is the same with this many."""
 
 
 def collect_rarely() -> None:
-    """For the rest of the process."""
+    """For the rest of a process that only compiles."""
     gc.set_threshold(OBJECTS, 10, 10)
+
+
+_lock = threading.Lock()
+_inside = 0
+_own = gc.get_threshold()
+
+
+@contextmanager
+def collecting_rarely() -> Iterator[None]:
+    """As long as the context lasts, in a process that does other things too; not more often than that asks for."""
+    global _inside, _own
+    with _lock:  # of threads that compile at the same time the last one restores what the first one found
+        _inside += 1
+        if _inside == 1:
+            _own = gc.get_threshold()
+            if 0 < _own[0] < OBJECTS:
+                collect_rarely()
+    try:
+        yield
+    finally:
+        with _lock:
+            _inside -= 1
+            if _inside == 0:
+                gc.set_threshold(*_own)
 
 
 def leave(code: int) -> NoReturn:

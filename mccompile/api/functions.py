@@ -174,11 +174,13 @@ def inspect(model: ModelLike, *, stack: bool = False, **options: Unpack[InspectO
 def _read(
     function: str, groups: tuple[str, ...], model: ModelLike, given: Mapping[str, Any]
 ) -> Iterator[tuple[Path, Options, dict[str, Any]]]:
-    """The path of a model, and what is asked of it; errors speak of arguments as long as the context lasts."""
+    """The path of a model, and what is asked of it; errors speak of arguments as long as the context lasts, and
+    Python looks for garbage rarely."""
+    from mccompile._process import collecting_rarely
     from mccompile.ir.limits import limited
     from mccompile.onnxio.source import as_file
 
-    with python_words():
+    with python_words(), collecting_rarely():
         options, more = read(function, groups, given)
         with as_file(model, options.name) as path, limited(options.limits):
             if "data" in more and "auto" in (*options.weights.values(), *options.precision.values()):

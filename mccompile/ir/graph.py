@@ -88,6 +88,8 @@ class Node:
     regions: list[Graph] = field(default_factory=list)
     verified: tuple[object, ...] = field(default=(), init=False, repr=False)
     """The `typed_parts` that were last found right."""
+    ruled: tuple[tuple[object, ...], tuple[TensorType, ...]] = field(default=((), ()), init=False, repr=False)
+    """The operator and operand types that `own_types` was last asked of, and what its rule said."""
 
     @property
     def result(self) -> Value:
@@ -153,13 +155,21 @@ class Node:
                 types.append(None if v is None else v.type)
         return types
 
+    def own_types(self) -> tuple[TensorType, ...]:
+        """Result types by the operator's rule, without regions, before the epilogues. Raises TypeRuleError."""
+        types = self.operand_types()
+        asked = (self.op, *types)
+        if len(asked) != len(self.ruled[0]) or not all(map(operator.is_, asked, self.ruled[0])):
+            self.ruled = (asked, self.op.infer(*types))  # many passes ask, and of windows the rule is long
+        return self.ruled[1]
+
     def infer(self) -> list[TensorType]:
         """Result types by the operator's rule, epilogues applied. Raises TypeRuleError."""
         if self.regions:
             inside = [(_types(g.inputs), _types(g.outputs)) for g in self.regions]
             types = list(self.op.infer_around(self.operand_types(), inside))
         else:
-            types = list(self.op.infer(*self.operand_types()))
+            types = list(self.own_types())
         for i, body in self.post.items():
             kept = types[i].dtype if types[i].dtype.compute == body.dtype else body.dtype
             types[i] = types[i].with_dtype(kept)

@@ -355,7 +355,7 @@ class _GraphParser:
                 raise ValueError(f"pre{i} on an absent operand")
             node.pre[i] = self.body(extra_types, operand.dtype)
         # Results have no types yet: those of the operator alone are what an epilogue reads.
-        raw = node.op.infer(*node.operand_types()) if self.peek("post") else ()
+        raw = node.own_types() if self.peek("post") else ()
         while self.s.accept("post"):
             i = self.s.integer()
             if not 0 <= i < len(raw):

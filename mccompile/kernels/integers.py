@@ -62,7 +62,7 @@ def integer_product(node: Node, constants: Container[Value], channels: int) -> I
     x, w = operand_pair(node)
     if reason := computed(node, constants, 1) or no_integers(node):
         return reason
-    if len(node.results) != 1 or node.op.infer(*node.operand_types())[0].dtype != I32:
+    if len(node.results) != 1 or node.own_types()[0].dtype != I32:
         return "its sums are not of 32 bits"
     padding, zero = zero_points(node)
     if not 0 <= padding - lowest(x.dtype) < 256:

@@ -75,7 +75,7 @@ def supported(node: Node, own: Arithmetic, constants: Container[Value]) -> str:
     """Why an arithmetic is none for a product of bytes, whatever its weights are; empty if it is one."""
     if reason := computed(node, constants, 1) or no_integers(node):
         return reason
-    if node.op.infer(*node.operand_types())[0].dtype != I32:
+    if node.own_types()[0].dtype != I32:
         return "its sums are wider than 32 bits"
     x, _ = operand_pair(node)
     if not is_byte(zero_points(node)[0], x.dtype):

@@ -50,7 +50,7 @@ class MatMulDoubles(Variant):
     def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
         op, (a, w) = node.op, operand_pair(node)
         assert isinstance(op, MatMul)
-        if a.dtype != F64 or w.dtype != F64 or node.op.infer(*node.operand_types())[0].dtype != F64:
+        if a.dtype != F64 or w.dtype != F64 or node.own_types()[0].dtype != F64:
             return "an operand is not f64"
         if node.pre:
             return "an operand has a prologue"

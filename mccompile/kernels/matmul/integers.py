@@ -52,7 +52,7 @@ class MatMulIntegers(ConvInteger):
             return reason
         if w in constants:
             return "operand 1 is constant"
-        if node.op.infer(*node.operand_types())[0].dtype != I32:
+        if node.own_types()[0].dtype != I32:
             return "its sums are wider than 32 bits"
         if not all(is_byte(zero, v.dtype) for zero, v in zip(zero_points(node), (a, w), strict=True)):
             return "a zero point is no byte"

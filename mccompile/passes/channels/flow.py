@@ -207,7 +207,7 @@ def weights_read(a: Analysis, node: Node) -> Array | None:
 
 def sum_type(node: Node) -> DType:
     """The type in which the only result of an operator is computed, before its epilogue."""
-    return node.op.infer(*node.operand_types())[0].dtype
+    return node.own_types()[0].dtype
 
 
 def _prologue(a: Analysis, node: Node, i: int, value: Value) -> Channels:

@@ -99,7 +99,7 @@ def _weights(graph: Graph, node: Node) -> Array | None:
         return None
     weights = found.taps(known.astype(np.int64) - zero_points(node)[1])[0, :, :, 0]
     inside = MADDUBS.weight_range[0] <= weights.min() and weights.max() <= MADDUBS.weight_range[1]
-    return weights if inside and node.op.infer(*node.operand_types())[0].dtype == I32 else None
+    return weights if inside and node.own_types()[0].dtype == I32 else None
 
 
 def _refused(weights: Array) -> int:

@@ -199,7 +199,7 @@ class _Fusion:
         anchor = group.anchor
         if anchor is None:
             return ""
-        (own, *_) = anchor.op.infer(*anchor.operand_types())
+        (own, *_) = anchor.own_types()
         have, want = own.dtype, group.sink.result.dtype
         if want == F16 and _widens_halves(anchor):
             have = F16

@@ -236,7 +236,7 @@ class _Work:
             return "its sum is a product of what is summed"
         reach, axis = sum_range(self.graph, self.node)
         channels = int(np.prod(shape)) if shape else 1
-        (sums, *_) = self.node.op.infer(*self.node.operand_types())
+        (sums, *_) = self.node.own_types()
         reach = held(beside(reach, axis, shape, self.node.result.type.rank), sums.dtype)
         whole = of_expression(core, lambda i: reach if i == ex.ACC else self._range(i, e))
         count = max(whole.low.size, channels)

@@ -32,7 +32,7 @@ def run(graph: Graph, remarks: Remarks) -> int:
     changes = 0
     for node in r.nodes():
         body = node.post.get(0)
-        if body is None or node.op.infer(*node.operand_types())[0].dtype not in (I32, I64):
+        if body is None or node.own_types()[0].dtype not in (I32, I64):
             continue
         changes += _start(r, node, body, remarks)
     r.finish()
@@ -41,7 +41,7 @@ def run(graph: Graph, remarks: Remarks) -> int:
 
 def _start(r: Rewriter, node: Node, body: ex.Expr, remarks: Remarks) -> int:
     """Begin with the first bias that may; the number of changes."""
-    (sums,) = node.op.infer(*node.operand_types())
+    (sums,) = node.own_types()
     for part in ex.distinct(body):
         parts = _bias_of(part)
         bias = None if parts is None else quantised(r.graph, r.producer(node.extras[parts[2]]))
