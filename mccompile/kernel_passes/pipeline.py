@@ -75,7 +75,7 @@ def improve(
     """
     judge = Judge.of(module, keep_inputs)
     before = copies(list(module.body.linear()))
-    given = {"target": target, "judge": judge, "threads": threads}
+    given = {"target": target, "judge": judge, "offers": judge.offers, "threads": threads}
     records = run_listed(kernel_passes(), module, names, given, after)
     left = copies(list(module.body.linear()))
     pairs = zip(before, left, strict=True)

@@ -257,7 +257,8 @@ class Variant:
         sums says `sums_backwards`.
         """
         turned = axes_backwards(after) if self.elementwise else []
-        if any(v is not None and backwards_apart(v.turned(turned)) for v in after.inputs):
+        reads = (v for v in after.inputs if v is not None)
+        if any(backwards_apart(v.turned(turned) if turned else v) for v in reads):
             return f"{self.kernel} would read backwards with gaps"
         if self.stores_rows and not all(v.gapless for v in after.results):
             return f"{self.kernel} stores its results row by row"
@@ -360,7 +361,7 @@ def backwards_apart(view: View) -> bool:
 
         x+34[9,2]{-4,1}        x[34..37], of 36
     """
-    if not view.linear:
+    if not view.linear or all(span(s)[0] >= 0 for s in view.strides):
         return False
     steps = [(span(s)[0], bound(e)) for e, s in zip(view.shape, view.axis_strides(), strict=True) if bound(e) > 1]
     if all(s >= 0 for s, _ in steps):

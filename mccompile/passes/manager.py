@@ -60,7 +60,7 @@ Pass = Callable[..., int]
 It is given the IR, the remarks, and by name what else its parameters ask for: the ``target``, the forms of
 ``weights`` and the ``precision`` that are wanted, by what factor weights may grow (``growth``), the ``kernels`` that
 users want for operators, ``analyses`` that other passes have asked for, and the ``whole`` graph, where it works on
-one inside of a node; on kernel IR the ``judge`` (`mccompile.kernel_passes.rewrite.judge`).
+one inside of a node; on kernel IR the ``judge`` and the ``offers`` of steps (`mccompile.kernel_passes.rewrite`).
 """
 
 

@@ -8,7 +8,7 @@ from dataclasses import field, replace
 from mccompile._dataclass import dataclass
 from mccompile.ir.kernel import Block, KernelModule
 from mccompile.ir.views import Buffer
-from mccompile.kernel_passes.offer_overlaps import offered
+from mccompile.kernel_passes.rewrite.offers import Offers
 from mccompile.kernel_passes.rewrite.steps import Step
 from mccompile.plan.oracle import Oracle
 
@@ -28,7 +28,7 @@ class Judge:
     first: int = 0
     baseline: int = 0
     now: int = 0
-    _offered: dict[int, tuple[Step, Step]] = field(default_factory=dict)
+    offers: Offers = field(default_factory=Offers)
 
     @classmethod
     def of(cls, module: KernelModule, keep_inputs: bool = False) -> Judge:
@@ -37,7 +37,7 @@ class Judge:
     def peak(self, steps: Sequence[Step], limit: int = 0, buffers: Sequence[Buffer] | None = None) -> int:
         """The peak of a module with these steps (and ``buffers``, if they are others); see `Oracle.peak`."""
         self.plans_left -= 1
-        body = Block(tuple(map(self._with_offer, steps)))
+        body = Block(tuple(map(self.offers.of, steps)))
         known = self.module.buffers if buffers is None else buffers
         return self.oracle.peak(replace(self.module, buffers=list(known), body=body), limit)
 
@@ -47,10 +47,3 @@ class Judge:
         self.first = self.first or self.now
         self.baseline = self.baseline or self.now
         return self.now
-
-    def _with_offer(self, step: Step) -> Step:
-        """Most steps are the same objects in every trial, and an offer takes a walk over all elements: by identity,
-        for to compare two steps takes longer. The step is kept beside, so that its number stays its own."""
-        if id(step) not in self._offered:
-            self._offered[id(step)] = (step, offered(step))
-        return self._offered[id(step)][1]

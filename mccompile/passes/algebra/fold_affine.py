@@ -36,22 +36,33 @@ def run(graph: Graph, remarks: Remarks, whole: Graph, analyses: Analyses) -> int
     whole numbers, which are exact, stay so where a step depends on them: floor((4 + 5) / 9) is 1.
     """
     r = Rewriter(graph)
+    if not any(_affine_behind_product(r, node) for node in graph.nodes):
+        return 0  # where steps are takes longer to find
     steps = analyses.of_whole(whole, stepped)
-    changes = sum(_fold(r, node, steps, remarks) for node in r.nodes() if node.op.elementwise is not None)
+    changes = sum(_fold(r, node, steps, remarks) for node in r.nodes())
     r.finish()
     return changes
 
 
-@np.errstate(over="ignore", invalid="ignore")  # what is not finite is refused
-def _fold(r: Rewriter, node: Node, steps: Steps, remarks: Remarks) -> int:
+def _affine_behind_product(r: Rewriter, node: Node) -> tuple[Node, Affine] | None:
+    """The product whose result a map reads, and the scale and shift that it does to that."""
+    if node.op.elementwise is None or node.post or node.pre:
+        return None
     variable = [v for v in dict.fromkeys(node.operands) if v is not None and v not in r.graph.constants]
     producer = r.producer(variable[0]) if len(variable) == 1 else None
-    if producer is None or producer.op.multilinear[:2] != (0, 1) or node.post or node.pre:
-        return 0
-    what = f"folded {node.where} into the weights of {producer.where}"
+    if producer is None or producer.op.multilinear[:2] != (0, 1):
+        return None
     affine = affine_map(r.graph, node, variable[0])
-    if affine is None:
+    return None if affine is None else (producer, affine)
+
+
+@np.errstate(over="ignore", invalid="ignore")  # what is not finite is refused
+def _fold(r: Rewriter, node: Node, steps: Steps, remarks: Remarks) -> int:
+    found = _affine_behind_product(r, node)
+    if found is None:
         return 0
+    producer, affine = found
+    what = f"folded {node.where} into the weights of {producer.where}"
     reason = _obstacle(r, node, producer, affine)
     if reason:
         remarks.miss(what, reason)

@@ -33,7 +33,7 @@ def remove(analysis: Analysis, remarks: Remarks, target: Target, may_round: bool
     kept = solve(analysis, may_round, _whole(target))
     producer = analysis.graph.producers()
     stuck = unremoved(analysis, kept)
-    done = apply(analysis, kept)
+    done = [] if kept.needed[kept.label].all() else apply(analysis, kept)
     for _, what in done:
         remarks.hit(f"removed {what}")
     for value, what, reason in stuck:

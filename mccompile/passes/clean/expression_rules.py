@@ -12,9 +12,15 @@ from mccompile.ir.types import DType
 
 
 def simplify(expr: ex.Expr) -> ex.Expr:
-    """The expression after every rule of this module, from the leaves up; the same object if none applies."""
+    """The expression after every rule of this module, from the leaves up; the same object if none applies, which is
+    found out once and kept beside it."""
+    if "_simplest" in expr.__dict__:
+        return expr
     result = ex.OfParts(_simpler)(expr)
-    return expr if result == expr else result
+    if result != expr:
+        return result
+    expr.__dict__["_simplest"] = True
+    return expr
 
 
 def _simpler(e: ex.Expr, of: Callable[[ex.Expr], ex.Expr]) -> ex.Expr:

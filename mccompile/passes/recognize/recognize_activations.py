@@ -36,12 +36,21 @@ def run(graph: Graph, remarks: Remarks, target: Target, whole: Graph, analyses: 
     May change rounding, the sign of a zero, and where intermediate values overflow. What is rounded to whole numbers,
     or compared, is divided as it is written, and so are means: 41 times the inverse of 41 is less than 1.
     """
+    bodies = [body for node in graph.nodes for body in node.expressions]
+    if not any(map(_has_matches, dict.fromkeys(bodies))):
+        return 0  # where steps are takes longer to find
     steps = analyses.of_whole(whole, stepped)
     scaling = target.requant != "tflite"
     return sum(
         with_bodies(node, steps, partial(_rewritten, node=node, remarks=remarks, scaling=scaling))
         for node in graph.nodes
     )
+
+
+def _has_matches(body: ex.Expr) -> bool:
+    """Whether a rule might fire in a body."""
+    parts = [e for e in ex.distinct(body) if isinstance(e, ex.Apply) and e.dtype.is_float]
+    return any(True for e in parts for rule in RULES for _ in match_expression(rule.pattern, e, {}))
 
 
 def _rewritten(body: ex.Expr, exact: set[ex.Expr], node: Node, remarks: Remarks, scaling: bool) -> ex.Expr:
