@@ -259,9 +259,12 @@ def distinct(expr: Expr) -> list[Expr]:
     return list(seen)
 
 
-def functions(expr: Expr) -> set[str]:
-    """The names of the functions in an expression."""
-    return {part.fn for part in distinct(expr) if isinstance(part, Apply)}
+def functions(expr: Expr) -> frozenset[str]:
+    """The names of the functions in an expression: as `variables`, looked for once."""
+    found: frozenset[str] | None = expr.__dict__.get("_functions")
+    if found is None:
+        found = expr.__dict__["_functions"] = frozenset(e.fn for e in distinct(expr) if isinstance(e, Apply))
+    return found
 
 
 def evaluate(expr: Expr, values: Callable[[int], Array], wide: bool = False) -> Array:

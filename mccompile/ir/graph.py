@@ -159,7 +159,7 @@ class Node:
         """Result types by the operator's rule, without regions, before the epilogues. Raises TypeRuleError."""
         types = self.operand_types()
         asked = (self.op, *types)
-        if len(asked) != len(self.ruled[0]) or not all(map(operator.is_, asked, self.ruled[0])):
+        if asked != self.ruled[0]:
             self.ruled = (asked, self.op.infer(*types))  # many passes ask, and of windows the rule is long
         return self.ruled[1]
 
