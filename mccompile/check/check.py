@@ -12,6 +12,7 @@ import numpy as np
 
 from mccompile import driver
 from mccompile._dataclass import dataclass
+from mccompile.check.cautions import unmoved, unsure
 from mccompile.check.compare import OF_SLICE, Comparison, Tolerance, limits
 from mccompile.check.data import accuracy_of, expected_of, samples_of, with_dims
 from mccompile.check.drawn import drawn_cases, drawn_extents, drawn_inputs
@@ -252,7 +253,8 @@ def _checked(model: Path, compilation: Compilation, out: Path, asked: _Asked) ->
         ties=ties,
         precision=precision,
         notes=(
-            *_unmoved(graph, cases), *compilation.notes, *unused(compilation),
+            *unmoved(_computed(graph, cases), [case.expected for case in cases]),
+            *([] if per_layer else unsure(runs)), *compilation.notes, *unused(compilation),
             *(judge.judge.notes if judge is not None else ()),
         ),
         measured=measured,
@@ -264,17 +266,9 @@ def _checked(model: Path, compilation: Compilation, out: Path, asked: _Asked) ->
     )
 
 
-def _unmoved(graph: Graph, cases: Sequence[_Case]) -> tuple[str, ...]:
-    """A note on outputs that are the same whatever is drawn, but for what is allowed: wrong C may give them, too."""
-    first, *others = [case.expected for case in cases]
-    if not others or any(case.given for case in cases):
-        return ()
-    names = [v.name for v in graph.outputs if v.name in first.values and v not in graph.constants]
-    found = [name for name in names if all(one.compared(name, first.values[name]).ok for one in others)]
-    if not found:
-        return ()
-    named = ", ".join(map(repr, found[:3])) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
-    return (f"random inputs do not move {named}: what agrees says little; give real ones (--inputs)",)
+def _computed(graph: Graph, cases: Sequence[_Case]) -> list[str]:
+    """The outputs that drawn inputs should move."""
+    return [] if any(case.given for case in cases) else [v.name for v in graph.outputs if v not in graph.constants]
 
 
 def _accuracy(

@@ -87,6 +87,11 @@ class Expected:
         """Noise for who has one tolerance for a channel, and cannot tell which elements are decided by less."""
         return {**self.noise, **{n: np.maximum(a, self.noise.get(n, 0.0)) for n, a in self.decided.items()}}
 
+    def may_differ(self, name: str) -> bool:
+        """Whether an element of an integer, or of a mask, is decided by less than floats may be off."""
+        whole = self.values[name].dtype.kind != "f"
+        return bool(np.any(self.decided.get(name, self.noise.get(name, 0.0) if whole else 0.0)))
+
     def compared(
         self, name: str, got: Array, factor: float = 1.0, tolerance: Tolerance | None = None
     ) -> Comparison:

@@ -253,7 +253,8 @@ def trace(
         step = network.report["steps"][kept.step]
         comparison = expected.compared(name, got, factors(name))
         layers.append(Layer(kept.step, step["kernel"], tuple(step["onnx"]), comparison))
-    behind = _made_of(network.report, {layer.name for layer in layers if layer.comparison.near})
+    moved = {layer.name for layer in layers if layer.comparison.near}  # and what has no counterpart may be so, too
+    behind = _made_of(network.report, moved.union(filter(expected.may_differ, skipped)))
     unsure = [layer for layer in layers if not layer.comparison.ok and layer.name in behind]
     told = sorted((layer for layer in layers if layer not in unsure), key=lambda layer: layer.step)
     return Trace(tuple(told), tuple(skipped), tuple(layer.name for layer in unsure))
