@@ -376,8 +376,8 @@ class Graph:
                 kept.append(node)
                 live.update(node.inputs)
                 # What a node counts itself, too: other results of it have that extent, also where nobody reads them.
-                if self.counts and node.varies:
-                    live.update(self.counts[s] for s in self._counted(node.numbers()))
+                if self.counts:
+                    live.update(self.counts[s] for s in self._asked(node))
         removed = len(self.nodes) - len(kept)
         self.nodes = kept[::-1]
         self.constants = {v: a for v, a in self.constants.items() if v in live}
@@ -386,9 +386,12 @@ class Graph:
 
     def counted(self, node: Node) -> list[str]:
         """The symbols of extents that a node depends on and does not count itself."""
-        if not node.varies:
-            return []
-        return [s for s in self._counted(node.numbers()) if self.counts[s] not in node.results]
+        return [s for s in self._asked(node) if self.counts[s] not in node.results]
+
+    def _asked(self, node: Node) -> list[str]:
+        """The symbols of extents that a node, or the graphs inside of it, depend on."""
+        own = self._counted(node.numbers()) if node.varies else []
+        return [*own, *(s for region in node.regions for inner in region.nodes for s in self._asked(inner))]
 
     def _counted(self, numbers: Iterable[int]) -> list[str]:
         return [s.name for s in symbols(*numbers) if s.name in self.counts]

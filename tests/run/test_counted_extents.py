@@ -278,3 +278,35 @@ def test_two_shapes_with_one_number_of_the_run_have_one_extent(tmp_path: Path) -
     model = _model(m, {"y": F32})
     shapes = [node.output[0] for node in m.nodes if node.op_type == "ConstantOfShape"]
     _compare(model, tmp_path, runs, bounds={f"{shape}_0": 5 for shape in shapes}, target="generic")
+
+
+ASKED_INSIDE = {
+    "If": """y = If(c) <then_branch = t () => (float[a] u) { u = ConstantOfShape<value = float[1] {2.0}>(many) },
+                 else_branch = e () => (float[b] v) { v = ConstantOfShape<value = float[1] {1.0}>(three) }>""",
+    "Loop": """last, y = Loop(turns, , zeros) <body = turn (int64 i, bool go, float[d] before)
+                 => (bool on, float[d] after, float[a] row) {
+                   on = Identity(go)
+                   row = Expand(x0, many)
+                   grown = ReduceSum<keepdims = 0>(row)
+                   after = Add(before, grown) }>""",
+}
+
+
+@pytest.mark.parametrize("op", ASKED_INSIDE)
+def test_what_is_counted_outside_and_asked_for_inside_alone(op: str, tmp_path: Path) -> None:
+    """Nothing reads what NonZero found but a graph inside, and that as an extent."""
+    text = """<ir_version: 8, opset_import: ["": 17]>
+    net (float[2,5] x, bool c, int64 turns) => (float y)
+    <int64[1] one = {1}, int64[1] three = {3}, int64[1] two = {2}, float[2] zeros = {0, 0}, float x0 = {0.5}>
+    {
+      found = NonZero(x)
+      shape = Shape(found)
+      many = Slice(shape, one, two)
+      NODE
+    }"""
+    model = onnx.parser.parse_model(text.replace("NODE", ASKED_INSIDE[op]))
+    model.graph.output[0].type.tensor_type.ClearField("shape")
+    values = {"x": _floats(2, 5) * (_floats(2, 5) > 0), "c": np.array(True), "turns": np.array(20)}
+    feeds = [{i.name: value for i, value in zip(model.graph.input, values.values(), strict=True)}]
+    feeds.append({**feeds[0], "x": np.zeros((2, 5), np.float32)})
+    _compare(model, tmp_path, feeds, target="generic", bounds={"Loop_3": 30} if op == "Loop" else {})
