@@ -224,7 +224,7 @@ def _short_or_kept(
     try:
         return unroll(most)
     except CompileError as e:
-        if trips is None:
+        if trips is None or trips > loops.MAX_TURNS:
             raise kept.errors[0] from e
         raise _broken(n.node, f"{e.rule}; it cannot stay a loop: {kept.errors[0].rule}", e.hint) from e
 

@@ -82,7 +82,7 @@ class Counting:
         self, body: OnnxGraph, carried: Sequence[tuple[str, Known, str]], values: Mapping[str, Known], number: Number
     ) -> None:
         self.made = {output: node for node in body.nodes for output in node.outputs}
-        self.constants = body.initializers
+        self.constants = dict(body.initializers)
         self.going, self.condition = body.inputs[1].name, body.outputs[0].name
         self.given = {v.name for v in body.inputs}
         self.carried = {name: first for name, first, _ in carried}
@@ -130,6 +130,8 @@ class Counting:
         if node.op_type == "And":
             (left, of_left), (right, of_right) = (self._limits(operand) for operand in node.inputs)
             return [*left, *right], of_left and of_right
+        if node.op_type == "If":
+            return self._limits_of_both(node)
         if node.op_type not in _GREATER:
             return [], False
         larger, smaller, closed = _GREATER[node.op_type]
@@ -138,6 +140,22 @@ class Counting:
             return [], False
         found = above.plus(below, -1).plus(Line(closed, 0), 1).turns
         return [] if found is None or found < 0 else [found], found is not None
+
+    def _limits_of_both(self, node: OnnxNode) -> tuple[list[int], bool]:
+        """Those of ``left and right``, as torch.jit.script has it: If(left), of whose branches one is right, and the
+        other one is False."""
+        right, other = node.attrs.get("then_branch"), node.attrs.get("else_branch")
+        if not isinstance(right, OnnxGraph) or not isinstance(other, OnnxGraph):
+            return [], False
+        for branch in (right, other):  # no name stands in two graphs for different things
+            self.made.update({output: inner for inner in branch.nodes for output in inner.outputs})
+            self.constants.update(branch.initializers)
+        otherwise = self._outer(other.outputs[0].name)
+        if otherwise is None or isinstance(otherwise, Dim) or otherwise != 0:
+            return [], False
+        of_left, left_is_all = self._limits(node.inputs[0])
+        of_right, right_is_all = self._limits(right.outputs[0].name)
+        return [*of_left, *of_right], left_is_all and right_is_all
 
     def _line(self, name: str) -> Line | None:
         """A number inside the body by the turn."""

@@ -195,3 +195,56 @@ def test_a_counter_has_the_axes_that_its_step_gives_it(
     loop = N("Loop", ["", "yes", "k0", "x"], ["y", "z"], body=helper.make_graph(nodes, "body", given, made))
     path = tmp_path / "net.onnx"
     _same_shapes(path, [*consts, _const("half", 0.5, "float32"), _const("yes", True, "bool"), loop])
+
+
+def _decoding(path: Path, counter_first: bool, other: str = "no", names: tuple[str, str] = ("t", "e")) -> Path:
+    """``while i < 7 and sum(s) < 4: s += x``, by an If as torch.jit.script has it; ``other`` is what stands where the
+    first one does not hold, of a loop without another end."""
+    def test(kind: str, name: str) -> list[onnx.NodeProto]:
+        if kind == "counts":
+            return [N("Less", ["k2", "seven"], [name])]
+        return [N("ReduceSum", ["s2"], ["sum"], keepdims=0), N("Less", ["sum", "four"], [name])]
+
+    first, right = ("counts", "found") if counter_first else ("found", "counts")
+    branches = [
+        helper.make_graph(nodes, "b", [], [_value(name, [], TensorProto.BOOL)])
+        for nodes, name in ((test(right, names[0]), names[0]), ([N("Identity", [other], [names[1]])], names[1]))
+    ]
+    nodes = [
+        N("Add", ["k", "one"], ["k2"]), N("Add", ["s", "x"], ["s2"]), *test(first, "left"),
+        N("If", ["left"], ["more"], then_branch=branches[0], else_branch=branches[1]),
+    ]  # fmt: skip
+    given = [_value("i", [], TensorProto.INT64), _value("c", [], TensorProto.BOOL)]
+    given += [_value("k", [], TensorProto.INT64), _value("s", [2])]
+    made = [helper.make_empty_tensor_value_info(name) for name in ("more", "k2", "s2")]
+    body = helper.make_graph(nodes, "body", given, made)
+    loop = N("Loop", ["endless", "yes", "k0", "x"], ["y", "z"], body=body, name="l")
+    outer = [
+        _const("k0", 0, "int64"), _const("one", 1, "int64"), _const("seven", 7, "int64"), _const("no", False, "bool"),
+        _const("endless", 2**63 - 1, "int64"), _const("yes", True, "bool"), _const("four", 4, "float32"),
+        loop,
+    ]  # fmt: skip
+    graph = helper.make_graph(outer, "g", [_value("x", [2])], [_value("y", [], TensorProto.INT64), _value("z", [2])])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+@pytest.mark.parametrize("names", [("t", "e"), ("t", "t")])
+@pytest.mark.parametrize("counter_first", [True, False])
+def test_a_condition_of_two_in_an_if(counter_first: bool, names: tuple[str, str], tmp_path: Path) -> None:
+    """As scripted decoders have it, of at most so many tokens until one ends the text."""
+    path = _decoding(tmp_path / "net.onnx", counter_first, names=names)
+    assert _loop(import_graph(path, Options(target="generic")).graph).trips == 7
+    network = mccompile.backend.prepare(onnx.load(path), target="generic")
+    session = ort.InferenceSession(path, providers=["CPUExecutionProvider"])
+    for x in (np.full(2, x, np.float32) for x in (0.1, 0.5, 3.0)):
+        for got, want in zip(network.run([x]), session.run(None, {"x": x}), strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-5)
+
+
+def test_a_condition_of_one_or_another_asks_for_a_bound(tmp_path: Path) -> None:
+    """It is an If as well. The count of turns in the file is none: it is that of a loop without one."""
+    path = _decoding(tmp_path / "net.onnx", True, "yes")
+    with pytest.raises(CompileError, match="nothing says how many turns") as caught:
+        import_graph(path, Options(target="generic"))
+    assert "--bound l=N" in caught.value.hint
