@@ -233,11 +233,30 @@ def _mul(dtype: DType, a: Range, b: Range) -> Range:
 def _div(dtype: DType, a: Range, b: Range) -> Range:
     count = max(a.low.size, b.low.size)
     free = anything(dtype, count)
-    if not dtype.is_float:
-        return free
-    found = _corners(dtype, a, b, np.divide)
+    whole = not dtype.is_float
+    found = _corners(dtype, a, b, (lambda p, q: np.trunc(p / q)) if whole else np.divide)
     apart = (b.low > 0) | (b.high < 0)
+    if whole:
+        apart &= (_size(a) <= _EXACT) & (_size(b) <= _EXACT)
     return Range(np.where(apart, found.low, free.low), np.where(apart, found.high, free.high))
+
+
+def _mod(dtype: DType, a: Range, b: Range) -> Range:
+    """The remainder of whole numbers that has the divisor's sign."""
+    free = anything(dtype, max(a.low.size, b.low.size))
+    above = (b.low > 0) & (b.high <= _EXACT) & (not dtype.is_float)
+    small = above & (a.low >= 0) & (a.high < b.low)
+    high = np.where(a.low >= 0, np.minimum(a.high, b.high - 1), b.high - 1)
+    return Range(np.where(small, a.low, np.where(above, 0, free.low)), np.where(above, high, free.high))
+
+
+def _fmod(dtype: DType, a: Range, b: Range) -> Range:
+    """That which has the dividend's sign, and is no farther from 0."""
+    free = anything(dtype, max(a.low.size, b.low.size))
+    most = np.maximum(_size(b) - 1, 0)
+    known = (most < _EXACT) & (not dtype.is_float)
+    low, high = np.maximum(np.minimum(a.low, 0), -most), np.minimum(np.maximum(a.high, 0), most)
+    return Range(np.where(known, low, free.low), np.where(known, high, free.high))
 
 
 def _max(dtype: DType, a: Range, b: Range) -> Range:
@@ -300,6 +319,8 @@ _RULES: dict[str, Callable[..., Range]] = {
     "sub": _sub,
     "mul": _mul,
     "div": _div,
+    "mod": _mod,
+    "fmod": _fmod,
     "max": _max,
     "min": _min,
     "neg": _neg,

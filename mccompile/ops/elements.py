@@ -21,6 +21,7 @@ from mccompile._dataclass import dataclass
 from mccompile.ir import expr as ex
 from mccompile.ir.dims import Dim, bound, span, symbols, varies
 from mccompile.ir.graph import Node, Value
+from mccompile.ir.ranges import of_expression
 from mccompile.ir.types import BOOL, I64
 from mccompile.ops.extents import Extents
 from mccompile.ops.frontend import Import
@@ -28,10 +29,15 @@ from mccompile.ops.gather import Gather
 from mccompile.ops.map import Map
 from mccompile.ops.movement import Movement
 from mccompile.ops.number import MAX_ELEMENTS, ReadNumber
+from mccompile.ops.reach import reach_of
 from mccompile.ops.reshape import Reshape
 
 FAR = 2**31
 """Elements count as no larger than this, nor less than minus this: so sums and differences of them are exact."""
+
+TELLING = 2**22
+"""What follows from how an extent is computed is taken for its bound up to here. More than that says no more than the
+type does, and would be memory that nobody asked for."""
 
 
 @dataclass(frozen=True)
@@ -283,7 +289,17 @@ class Elements:
         if stated is not None:
             return self.number(f"extent{axis}", found, stated, stated)
         known = self.told(found)
-        return self.number(f"extent{axis}", found, 0, self.node.largest(axis) if known is None else bound(known))
+        most = self.node.largest(axis, self.most(found)) if known is None else bound(known)
+        return self.number(f"extent{axis}", found, 0, most)
+
+    def most(self, found: Whole) -> int | None:
+        """The most that a number may be by what it is computed of, if that tells something: how many of 20 bools are
+        true, a length that is clipped."""
+        producers = self.node.graph.producers()
+        values = [v for v in self.operands for _ in range(v.shape[0])]
+        reach = of_expression(found.expr, lambda i: reach_of(self.node.graph, values[i], producers))
+        high = float(reach.high.max())
+        return int(high) if high <= TELLING else None
 
     def require(self, holds: Test) -> None:
         """Let the program end where a test does not hold."""

@@ -187,9 +187,11 @@ class Import:
         """One extent that the model states for output 0."""
         return self.stated.extent(self.node.outputs[0], axis)
 
-    def largest(self, axis: int) -> int:
-        """The most that an extent of output 0 may be which is found out at run time. CompileError asks for it."""
-        found = self.stated.bound(self.node.outputs[0], axis)
+    def largest(self, axis: int, most: int | None = None) -> int:
+        """The most that an extent of output 0 may be which is found out at run time: what was said, else ``most``,
+        which follows from how it is computed. CompileError asks for it."""
+        said = self.stated.bound(self.node.outputs[0], axis)
+        found = most if said is None else said
         if found is None:
             name = self.stated.name(self.node.outputs[0], axis)
             raise self.error(

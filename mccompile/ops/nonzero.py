@@ -8,24 +8,26 @@ Before Range there was no other way to write torch.arange(t).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from mccompile._dataclass import dataclass
 from mccompile.ir.dims import Dim, bound
 from mccompile.ir.errors import CompileError
-from mccompile.ir.graph import Value
+from mccompile.ir.graph import Node, Value
 from mccompile.ir.op import Op
 from mccompile.ir.ranges import Range, constant
 from mccompile.ir.scalar import Array
-from mccompile.ir.types import I32, I64, TensorType
+from mccompile.ir.types import BOOL, I32, I64, TensorType
 from mccompile.ops.concat import Concat
 from mccompile.ops.expand import Expand
 from mccompile.ops.filled import repeated
 from mccompile.ops.frontend import Import
 from mccompile.ops.iota import Iota
+from mccompile.ops.map import Map
 from mccompile.ops.registry import onnx_op
+from mccompile.ops.reshape import Reshape
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,28 @@ def places(n: Import, x: Value) -> Value:
     found, total = n.inners(NonZero(count), [x], ["found", "count"])
     n.count(count, total)
     return found
+
+
+def learn_count(n: Import, numbers: Value) -> None:
+    """Let output 0, the sum of all ``numbers``, be the extent that NonZero has counted, where these are bools that it
+    was given before: torch.onnx writes x[mask] = 0 so, and repeats the 0 as often."""
+    made = n.graph.producers()
+    cast = made.get(_unshaped(numbers, made)) if numbers.dtype in (I32, I64) else None
+    if cast is None or not isinstance(cast.op, Map) or [v.dtype for v in cast.operands if v is not None] != [BOOL]:
+        return
+    if cast.op.evaluate(np.array([False, True]))[0].tolist() != [0, 1]:
+        return
+    found = _unshaped(cast.inputs[0], made)
+    for node in n.graph.nodes:
+        if isinstance(node.op, NonZero) and _unshaped(node.inputs[0], made) is found and n.outputs[0] is not None:
+            n.learn(n.outputs[0], node.op.count)
+
+
+def _unshaped(value: Value, made: Mapping[Value, Node]) -> Value:
+    """What a value is before Reshape."""
+    while (node := made.get(value)) is not None and isinstance(node.op, Reshape) and not (node.pre or node.post):
+        value = node.inputs[0]
+    return value
 
 
 def _all_places(n: Import, shape: tuple[int, ...]) -> Value:

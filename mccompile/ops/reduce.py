@@ -20,6 +20,7 @@ from mccompile.ops.extents import Extents
 from mccompile.ops.extremes import Extremes, extreme, extreme_range, reduced
 from mccompile.ops.frontend import Import
 from mccompile.ops.map import Map
+from mccompile.ops.nonzero import learn_count
 from mccompile.ops.registry import FrontEnd, onnx_op
 from mccompile.ops.sampling import Case, Draw
 
@@ -201,7 +202,10 @@ def read_axes(n: Import, i: int = 1) -> tuple[int, ...]:
 
 def _front_end(row: Row) -> FrontEnd:
     def convert(n: Import) -> None:
-        emit_reduce(n, row, read_axes(n), n.flag("keepdims", True))
+        axes = read_axes(n)
+        emit_reduce(n, row, axes, n.flag("keepdims", True))
+        if row.op_type == "ReduceSum" and len(axes) == n.input(0).type.rank:
+            learn_count(n, n.input(0))
 
     def sample(d: Draw) -> Case:
         rank = d.int(1, 4)

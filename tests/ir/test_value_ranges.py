@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -60,3 +62,29 @@ def test_what_is_too_small_is_zero() -> None:
     found = of_expression(body, lambda _: Range(np.array([1e-30]), np.array([2e-30])))
     value = float(ex.evaluate(body, lambda _: np.array([1.5e-30], np.float32))[0])
     assert found.low[0] <= value <= found.high[0]
+
+
+@pytest.mark.parametrize("dtype", ["i8", "i64", "u8"])
+@pytest.mark.parametrize("text", ["x0 / x1", "mod(x0, x1)", "fmod(x0, x1)"])
+def test_quotients_and_remainders_of_whole_numbers(text: str, dtype: str) -> None:
+    """Of all pairs of short ranges, also those with 0, and at the ends of the type."""
+    body, low = ex.parse(text, [DTYPES[dtype]] * 2), 0 if dtype == "u8" else -128
+    middles = [low, low + 1, *((-5, -1, 0) if low else (0,)), 1, 4, 120]
+    ends = [(first, first + more) for first in middles for more in (0, 1, 6)]
+    told = 0
+    for both in itertools.product(ends, ends):
+        found = of_expression(body, [Range(np.array([low]), np.array([high])) for low, high in both].__getitem__)
+        pairs = list(itertools.product(*(range(first, last + 1) for first, last in both)))
+        values = ex.evaluate(body, np.array(pairs).astype(DTYPES[dtype].numpy).T.__getitem__)
+        assert found.low[0] <= values.min()
+        assert values.max() <= found.high[0]
+        told += found.high[0] < 64
+    assert told > len(ends)
+
+
+def test_remainders_of_any_number_are_less_than_the_divisor() -> None:
+    known = {0: DTYPES["i64"].ends, 1: (7, 7)}
+    for text, ends in (("mod(x0, x1)", (0, 6)), ("fmod(x0, x1)", (-6, 6))):
+        body = ex.parse(text, [DTYPES["i64"]] * 2)
+        found = of_expression(body, lambda i: Range(*(np.array([float(e)]) for e in known[i])))
+        assert (found.low[0], found.high[0]) == ends

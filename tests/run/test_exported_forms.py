@@ -194,6 +194,38 @@ def test_what_is_expanded_to_the_sum_of_its_mask(tmp_path: Path) -> None:
     _compare(_model(m, {"y": TensorProto.FLOAT}), tmp_path, feeds)
 
 
+@pytest.mark.parametrize("rows", [5, "n"])
+def test_a_number_is_expanded_to_the_sum_of_a_mask(rows: int | str, tmp_path: Path) -> None:
+    """With dynamo, torch.onnx writes x[mask] = -1 so: the sum is as many as NonZero finds."""
+    m = Maker()
+    x = m.input("x", [rows, 4])  # type: ignore[list-item]
+    mask = m.node("Greater", [x, m.const(np.float32(0))])
+    places = m.node("Transpose", [m.node("NonZero", [mask])], perm=[1, 0])
+    flat, minus = m.node("Reshape", [mask, m.const(np.array([-1]))]), m.const(np.float32(-1))
+    count = m.node("ReduceSum", [m.node("Cast", [flat], to=I64)], keepdims=1)
+    values = m.node("Reshape", [m.node("Expand", [minus, count]), m.const(np.array([-1]))])
+    m.node("ScatterND", [x, places, values], "y")
+    feeds = [{"x": _floats(5, 4, seed=s) + s} for s in range(3)]
+    feeds += [] if rows == 5 else [{"x": _floats(2, 4)}, {"x": _floats(1, 4) - 9}]
+    _compare(_model(m, {"y": TensorProto.FLOAT}), tmp_path, feeds, dims={} if rows == 5 else {"n": "1..5"})
+
+
+def test_bounds_that_follow_from_how_an_extent_is_computed(tmp_path: Path) -> None:
+    """A length that is clipped, one by its remainder, a sum of a mask: nobody need say how large they may be."""
+    m = Maker()
+    x, n = m.input("x", [6]), m.input("n", [1], I64)
+    clipped = m.node("Clip", [n, m.const(np.array(2)), m.const(np.array(9))])
+    m.node("Range", [m.const(np.array(1)), m.node("Squeeze", [clipped]), m.const(np.array(2))], "odd")
+    rest = m.node("Mod", [m.node("Abs", [n]), m.const(np.array([5]))])
+    shape = m.node("Concat", [rest, m.const(np.array([3]))], axis=0)
+    m.node("Expand", [m.const(np.zeros((1, 3), np.float32)), shape], "o")
+    above = m.node("Cast", [m.node("Greater", [x, m.const(np.float32(0))])], to=TensorProto.INT32)
+    count = m.node("Cast", [m.node("ReduceSum", [above], keepdims=1)], to=I64)
+    m.node("ConstantOfShape", [count], "z")
+    feeds = [{"x": _floats(6, seed=s), "n": np.array([n])} for s, n in enumerate((-7, 0, 3, 9, 2**40))]
+    _compare(_model(m, {"odd": I64, "o": TensorProto.FLOAT, "z": TensorProto.FLOAT}), tmp_path, feeds)
+
+
 def test_rows_of_any_length_are_assigned(tmp_path: Path) -> None:
     """``x[1] = y``, and all rows of it: they are inserted at places that are known."""
     m = Maker()
