@@ -7,6 +7,7 @@ counts rows, up to what ``--bound rows=N`` says, and ends the program where the 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from mccompile.ir.dims import bound, exact, minimum, require_equal, span, symbols, varies
 from mccompile.ops.elements import Elements, Whole, all_of, any_of, total
@@ -73,8 +74,8 @@ def import_reshape(n: Import) -> None:
     open_, rest = shape.count(None), math.prod(s for s in shape if s is not None)
     left = exact(x.type.count, rest) if rest else None
     if open_ > 1 or left is None or (open_ == 0 and left != 1):
-        if open_ == 0 and all(_told(n, e.told(g)) is not None for g in given):
-            require_equal(rest, x.type.count)  # of extents that the caller gives: says on which of them it depends
+        if open_ <= 1 and rest and all(_told(n, e.told(g)) is not None for g in given):
+            _require_whole(x.shape, [s for s in shape if s is not None], open_ > 0)
         raise n.error(
             f"the shape of the result does not follow from {x.type} and what is known of it: "
             f"{', '.join('?' if s is None else str(s) for s in shape)}",
@@ -87,6 +88,19 @@ def import_reshape(n: Import) -> None:
             e.require(any_of([g.equals(-1), g.equals(e.extent(extent)), *([g.equals(0)] if copied else [])]))
     e.require(total(g.equals(-1).otherwise(1, 0) for g in given).below(2))
     n.emit_reshape(whole)
+
+
+def _require_whole(shape: Sequence[int], given: Sequence[int], rest: bool) -> None:
+    """UndecidedError where it depends on extents that the caller gives whether as many elements, or with ``rest`` a
+    multiple of as many, are ``given`` as there are: it says on which, and which multiples of them would do."""
+    own, others = list(shape), []
+    for extent in given:
+        if extent in own:
+            own.remove(extent)
+        else:
+            others.append(extent)
+    left, right = math.prod(own), math.prod(others)
+    require_equal(left // right * right if rest else right, left)
 
 
 def _reshaped(n: Import, e: Elements, axis: int, given: Whole, copies: bool) -> int | None:

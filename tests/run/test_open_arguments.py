@@ -178,6 +178,17 @@ def test_a_shape_that_does_not_follow(tmp_path: Path) -> None:
     assert "state the shape of the result" in str(error.value)
 
 
+def test_a_reshape_in_halves_says_which_multiples_would_do(tmp_path: Path) -> None:
+    """As F.pixel_unshuffle is exported: lengths that are odd in some run leave a rest."""
+    m = Maker()
+    m.node("Reshape", [m.input("x", ("b", 4, "h", 1, 8), F32), m.const(np.array([0, 0, -1, 2, 0]))], "y")
+    onnx.save(_model(m, {"y": None}), tmp_path / "net.onnx")
+    options = {"b": "1..4", "h": "2..16"}
+    with pytest.raises(CompileError, match=r"take only multiples: dims={'h': '2\.\.16:2'}"):
+        mccompile.compile(tmp_path / "net.onnx", tmp_path / "out", dims=options)
+    mccompile.compile(tmp_path / "net.onnx", tmp_path / "out", dims={**options, "h": "2..16:2"})
+
+
 def _fault(case: Open, folder: Path, runs: int = 8) -> str:
     """Empty if the network gives what onnxruntime gives, and ends with a status where that fails."""
     path, bounds = folder / "net.onnx", dict(case.bounds)
