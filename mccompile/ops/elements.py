@@ -324,15 +324,22 @@ def single(n: Import, x: Value, axes: Iterable[int]) -> Value:
 
     Of offsets[i:i+1] in the turns of a loop that is so unless i is behind the end.
     """
-    e = Elements(n)
     for axis in axes:
-        extent = x.shape[axis]
-        low, high = span(extent)
-        found = isinstance(extent, Dim) and any(s.name in n.stated.taken for s in symbols(extent))
-        if found and low <= 1 <= high:
-            e.require(e.extent(extent).equals(1))
-            x = n.inner(Gather(axis), [x, n.constant("first", np.zeros(1, np.int64))], "single")
+        x = of_extent(n, x, axis, 1, "single")
     return x
+
+
+def of_extent(n: Import, x: Value, axis: int, wanted: int, suffix: str) -> Value:
+    """``x`` where an operator takes nothing but ``wanted`` elements along an axis: what the run finds out is required
+    to be as many. What the caller gives stays as it is."""
+    extent = x.shape[axis]
+    low, high = span(extent)
+    found = isinstance(extent, Dim) and any(s.name in n.stated.taken for s in symbols(extent))
+    if not found or not low <= wanted <= high:
+        return x
+    e = Elements(n)
+    e.require(e.extent(extent).equals(wanted))
+    return n.inner(Gather(axis), [x, n.constant(f"{suffix}.places", np.arange(wanted))], suffix)
 
 
 def one_element(n: Import, x: Value) -> Value:

@@ -8,8 +8,10 @@ import numpy as np
 
 from mccompile._dataclass import dataclass
 from mccompile.ir.affine import Move, box
+from mccompile.ir.dims import varies
 from mccompile.ir.op import Layouts, TypeRuleError
 from mccompile.ir.types import TensorType
+from mccompile.ops.elements import of_extent
 from mccompile.ops.filled import filled
 from mccompile.ops.frontend import Import
 from mccompile.ops.movement import Movement
@@ -67,6 +69,8 @@ def import_split(n: Import) -> None:
         sizes = (*(chunk,) * (count - 1), x.shape[axis] - chunk * (count - 1))
     if len(sizes) != len(n.node.outputs):
         raise n.error(f"{len(sizes)} parts for {len(n.node.outputs)} outputs")
+    if all(size >= 0 for size in sizes) and not varies(sizes):  # of traced loops over what NonZero found
+        x = of_extent(n, x, axis, sum(sizes), "whole")
     if any(size < 0 for size in sizes) or sum(sizes) != x.shape[axis]:
         raise n.error(f"parts {list(sizes)} do not make up axis {axis} of {x.type}")
     if all(sizes):

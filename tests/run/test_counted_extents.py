@@ -310,3 +310,30 @@ def test_what_is_counted_outside_and_asked_for_inside_alone(op: str, tmp_path: P
     feeds = [{i.name: value for i, value in zip(model.graph.input, values.values(), strict=True)}]
     feeds.append({**feeds[0], "x": np.zeros((2, 5), np.float32)})
     _compare(model, tmp_path, feeds, target="generic", bounds={"Loop_3": 30} if op == "Loop" else {})
+
+
+def test_a_traced_loop_over_what_was_found_wants_as_many_again(tmp_path: Path) -> None:
+    """torch.jit.trace unrolls ``for e in hit.nonzero()`` as often as it was gone through: a Split into as many."""
+    m = Maker()
+    x = m.input("x", (4,))
+    rows = m.node("Transpose", [m.node("NonZero", [x])], perm=[1, 0])
+    first = m.node("Split", [rows, m.const(np.array([1, 2, 0]))], "a")
+    m.nodes[-1].output.extend(["b", "none"])
+    for name, part in (("y", first), ("z", "b"), ("w", "none")):
+        m.node("Cast", [part], name, to=F32)
+    model = _model(m, {"y": F32, "z": F32, "w": F32})
+    _compare(model, tmp_path, [{"x": _mask(0, 1, 1, 1)}, {"x": _mask(1, 1, 0, 1)}], target="generic")
+    network = mccompile.load(tmp_path / "out")
+    for other in (_mask(0, 1, 1, 0), _mask(1, 1, 1, 1), _mask(0, 0, 0, 0)):
+        with pytest.raises(CompileError, match="extent over bound"):
+            network.run({"x": other})
+
+
+@pytest.mark.parametrize("rows", ["1..8", "5..8"])
+def test_a_split_of_what_the_caller_gives_is_not_supposed_to_fit(rows: str, tmp_path: Path) -> None:
+    m = Maker()
+    m.node("Split", [m.input("x", ("n", 3)), m.const(np.array([1, 2]))], "y")  # type: ignore[arg-type]
+    m.nodes[-1].output.append("z")
+    onnx.save(_model(m, {"y": F32, "z": F32}), tmp_path / "net.onnx")
+    with pytest.raises(CompileError, match="Split"):
+        mccompile.compile(tmp_path / "net.onnx", tmp_path / "out", dims={"n": rows})
