@@ -22,17 +22,25 @@ from tests.support.small_models import MODELS, Maker, write_model
 from tests.support.targets import needs_cross_compiler, needs_target
 
 
-def _build(nodes: list[onnx.NodeProto], shape: list[int | str], options: Options, flag: str, folder: Path) -> str:
-    """The C of a network of x, built to an object by gcc with warnings as errors."""
-    ports = [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape), onnx.ValueInfoProto(name="y")]
+def _build(
+    nodes: list[onnx.NodeProto],
+    shape: list[int | str],
+    options: Options,
+    flag: str,
+    folder: Path,
+    compiler: str = "gcc",
+    dtype: int = TensorProto.FLOAT,
+) -> str:
+    """The C of a network of x, built to an object with warnings as errors."""
+    ports = [helper.make_tensor_value_info("x", dtype, shape), onnx.ValueInfoProto(name="y")]
     graph = helper.make_graph(nodes, "net", ports[:1], ports[1:])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
     onnx.save(model, folder / "net.onnx")
     _, files = driver.compile_files(folder / "net.onnx", options)
     write_folder(folder / "out", files)
     target = resolve(options.target)
-    flags = [*target.c_flags, *strict_warnings("gcc"), flag]
-    build_object([needs_tool("gcc")], folder / "out" / "net.c", flags, folder / "out")
+    flags = [*target.c_flags, *strict_warnings(compiler), flag]
+    build_object([needs_tool(compiler)], folder / "out" / "net.c", flags, folder / "out")
     return files["net.c"].decode()
 
 
@@ -107,6 +115,21 @@ def test_products_of_bytes_build_without_warnings_with_clang_for_arm(kind: str, 
     command = [clang, "--target=arm-none-eabi", "-isystem", "/usr/include/newlib"]
     flags = [*target.required_flags, "-O2", *strict_warnings("clang")]
     build_object(command, tmp_path / "out" / "net.c", flags, tmp_path / "out")
+
+
+@pytest.mark.parametrize(("k", "op"), [(3, "ReduceMax"), (90, "ReduceMin")])
+def test_infinities_of_doubles_are_no_floats(k: int, op: str, tmp_path: Path) -> None:
+    """Of a constant that is promoted clang warns, and gcc does not."""
+    needs_target("x86-64-v2")
+    nodes = [
+        helper.make_node("Constant", [], ["k"], value_ints=[k]),
+        helper.make_node("TopK", ["x", "k"], ["best", "places"]),
+        helper.make_node(op, ["best"], ["y"]),
+    ]
+    options = Options(target="x86-64-v2", kernels={"topk": "topk.ranks", "reduce": "reduce.doubles"})
+    text = _build(nodes, [4, 90], options, "-O1", tmp_path, "clang", TensorProto.DOUBLE)
+    assert "(double)NAN" in text
+    assert "(double)INFINITY" in text
 
 
 EXCEPTIONS = (
