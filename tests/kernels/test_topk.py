@@ -50,6 +50,17 @@ def test_whole_numbers_are_in_order(kernel: str, k: int, tmp_path: Path) -> None
     _agrees(kernel, _model(x.shape, k, 0, True, TensorProto.INT32), x, k, 0, True, tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "best", "step"),
+    [(TensorProto.INT32, 100, 1), (TensorProto.INT32, 2**31 - 1, 1), (TensorProto.FLOAT, 100, 2**-23)],
+)
+def test_the_best_number_ends_no_search_for_the_next(dtype: int, best: int, step: float, tmp_path: Path) -> None:
+    """Behind it are more candidates than there is room for, all equal, and one that is better by the least step."""
+    x = np.ones(2000, helper.tensor_dtype_to_np_dtype(dtype))
+    x[[3, 1987]] = best, 1 + step
+    _agrees("topk.ranks", _model(x.shape, 2, 0, True, dtype), x, 2, 0, True, tmp_path)
+
+
 @pytest.mark.parametrize("dtype", [TensorProto.DOUBLE, TensorProto.INT64, TensorProto.UINT8, TensorProto.INT16])
 @pytest.mark.parametrize("largest", [True, False])
 def test_ranks_of_any_type_are_in_order(dtype: int, largest: bool, tmp_path: Path) -> None:
