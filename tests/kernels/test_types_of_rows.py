@@ -39,7 +39,7 @@ DRAWS = {True: 60, False: 15}
 
 def _node(kernel: str, d: SeededDraw, halves: bool) -> tuple[str, str, str]:
     """Operands, a node and the type of its result, drawn."""
-    shape = [d.int(2, 5), d.choice([2, 3, 9]), d.choice([2, 5, 16, 21, 70])]
+    shape = [d.int(2, 5), d.choice([2, 3, 9]), d.choice([2, 5, 16, 21, 70, 150])]
     axis = d.int(1, 2)
     read = d.choice([t for t in READ if halves or t != "f16"])
     given = d.choice([*GIVEN])
