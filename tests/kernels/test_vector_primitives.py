@@ -75,6 +75,21 @@ static mcc_vi some(int32_t seed)
             } \
         } \
     }
+#define STEPS(what, type, vector, load, value) \
+    for (int32_t n = 1; n <= L; ++n) { \
+        for (int32_t step = -3; step <= 3; ++step) { \
+            type *const p = step < 0 ? (type *)begin - (n - 1) * step : (type *)end - 1 - (n - 1) * step; \
+            memset(begin, 0x55, PAGE); \
+            for (int32_t i = 0; i < n; ++i) { \
+                p[i * step] = (type)(value); \
+            } \
+            const vector v = load(p, step, n); \
+            for (int32_t i = 0; step != 0 && i < L; ++i) { \
+                type x = i < n ? (type)(value) : 0; \
+                expect(EQUAL(v[i], x), what, n, i); \
+            } \
+        } \
+    }
 #define STORES(what, type, vector, store, value, most) \
     for (int32_t n = 1; n <= (most); ++n) { \
         for (int32_t at = 0; at < 3; ++at) { \
@@ -144,6 +159,8 @@ def moved(known: set[str]) -> list[tuple[str, str]]:
     for name, ctype, vector, load, store, value, before in rows:
         if load in known:
             found.append((load, f'{before}LOADS("{load}", {ctype}, {vector}, {load}, {value})'))
+            apart = f"mcc_vload_{'' if name == 'f32' else name + '_'}step"
+            found.append((apart, f'{before}STEPS("{apart}", {ctype}, {vector}, {apart}, {value})'))
         if store in known:
             most = "L - 1" if name.endswith("32") else "L"  # whole vectors of these have a function of their own
             found.append((store, f'{before}STORES("{store}", {ctype}, {vector}, {store}, {value}, {most})'))
