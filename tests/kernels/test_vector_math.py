@@ -145,7 +145,7 @@ def bases_and_exponents() -> tuple[Array, Array]:
     """All pairs of what C's pow tells apart, whole, odd and halved exponents, and any sizes whose power is finite."""
     rng = np.random.default_rng(5)
     special = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.0, -2.0, 3.0, -3.0, 2.5, -2.5, 1e-30, 1e30, -1e30, 16777215.0, 3e38]
-    ends = np.array([*special, np.inf, -np.inf, np.nan], dtype=np.float32)
+    ends = np.array([*special, 1e-40, np.inf, -np.inf, np.nan], dtype=np.float32)
     pairs = [np.repeat(ends, ends.size), np.tile(ends, ends.size)]
     size = 2.0 ** rng.uniform(-126, 127, 120000)
     free = rng.uniform(-150, 129, size.size) / np.log2(size)
@@ -164,7 +164,8 @@ def test_powers_are_those_of_c(target: str, tmp_path: Path) -> None:
     needs_target(target)
     x, y = bases_and_exponents()
     if not resolve(target).denormals:
-        x, y = x[np.abs(y) >= TINY], y[np.abs(y) >= TINY]
+        kept = (np.abs(y) >= TINY) & ~((np.abs(x) < TINY) & (x != 0))
+        x, y = x[kept], y[kept]
     size = f"f32[{x.size}]"
     text = f"graph @net(%x: {size}, %y: {size}) {{ %z = map(%x, %y) {{expr={{pow(x0, x1)}}}} : {size} return %z }}"
     built = compiled_graph(parse_graph(text, lookup), "O0", "net", target=target)
