@@ -79,8 +79,10 @@ def places(n: Import, x: Value) -> Value:
 def learn_count(n: Import, numbers: Value) -> None:
     """Let output 0, the sum of all ``numbers``, be the extent that NonZero has counted, where these are bools that it
     was given before: torch.onnx writes x[mask] = 0 so, and repeats the 0 as often."""
+    if numbers.dtype not in (I32, I64) or not any(isinstance(node.op, NonZero) for node in n.graph.nodes):
+        return
     made = n.graph.producers()
-    cast = made.get(_unshaped(numbers, made)) if numbers.dtype in (I32, I64) else None
+    cast = made.get(_unshaped(numbers, made))
     if cast is None or not isinstance(cast.op, Map) or [v.dtype for v in cast.operands if v is not None] != [BOOL]:
         return
     if cast.op.evaluate(np.array([False, True]))[0].tolist() != [0, 1]:
