@@ -289,7 +289,7 @@ class Elements:
         if stated is not None:
             return self.number(f"extent{axis}", found, stated, stated)
         known = self.told(found)
-        most = self.node.largest(axis, self.most(found)) if known is None else bound(known)
+        most = self.node.largest(axis, lambda: self.most(found)) if known is None else bound(known)
         return self.number(f"extent{axis}", found, 0, most)
 
     def most(self, found: Whole) -> int | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar, overload
 
@@ -187,11 +187,11 @@ class Import:
         """One extent that the model states for output 0."""
         return self.stated.extent(self.node.outputs[0], axis)
 
-    def largest(self, axis: int, most: int | None = None) -> int:
+    def largest(self, axis: int, most: Callable[[], int | None] = lambda: None) -> int:
         """The most that an extent of output 0 may be which is found out at run time: what was said, else ``most``,
         which follows from how it is computed. CompileError asks for it."""
         said = self.stated.bound(self.node.outputs[0], axis)
-        found = most if said is None else said
+        found = most() if said is None else said
         if found is None:
             name = self.stated.name(self.node.outputs[0], axis)
             raise self.error(
