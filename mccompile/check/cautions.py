@@ -26,7 +26,7 @@ def unsure(runs: Sequence[Run]) -> tuple[str, ...]:
     if not found:
         return ()
     why = "for small changes of weights move the reference"
-    allowed = f"as much as the largest value is allowed of {_named(found)}, {why}"
+    allowed = f"anything as large as the reference is allowed of {_named(found)}, {why}"
     return (f"{allowed}: what agrees says little; --per-layer compares what comes before",)
 
 

@@ -120,7 +120,8 @@ class Comparison:
         got, want: the values there.
         uniform: whether all of the reference is one number, as where random inputs say that nothing is valid:
             what agrees then says little.
-        unsure: what noise allows, as a share of the largest value: 0.02 where the reference is 0.0025 from itself.
+        unsure: what noise allows, as a share of the largest value: 0.02 where the reference is 0.0025 from itself. Of
+            integers that scores pick, the share of those that may be others.
         nans: how many elements of the reference are NaN.
         near: elements that differ where the floats that decide them are not sure enough to say which is right.
     """
@@ -165,7 +166,8 @@ class Comparison:
                 said += f" but for {self.near} of {self.count} elements, decided by less than floats may be off"
             said += f"; {self.nans} of {self.count} elements are NaN in both" if self.nans else ""
             if self.unsure > DOUBT:
-                said += f"; small changes of weights move the reference, too: {self.unsure:.1%} of its largest value"
+                share = "elements" if self.type.startswith(("int", "uint")) else "largest value"
+                said += f"; small changes of weights move the reference, too: {self.unsure:.1%} of its {share}"
             return said
         at = f"[{','.join(map(str, self.index))}]"
         if self.channel is not None:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from mccompile.check.compare import limits
-from mccompile.onnxio import OnnxGraph, OnnxNode, dtype_name
+from mccompile.onnxio import OnnxGraph, OnnxNode, dtype_name, subgraphs
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -23,6 +23,12 @@ _COMPARING = frozenset({"Greater", "GreaterOrEqual", "Less", "LessOrEqual"})
 _ROUNDING = {"Cast": np.trunc, "Ceil": np.ceil, "Floor": np.floor, "Round": np.rint}
 _KEEPING = frozenset({"Cast", "Clip", "Flatten", "Identity", "Relu", "Reshape", "Squeeze", "Unsqueeze"})
 """What may lie between a decision and such a value: elements stay in order, each as it was, or cut off."""
+_PICKING = frozenset({"ArgMax", "ArgMin", "NonMaxSuppression", "NonZero", "TopK"})
+_MOVING = _KEEPING | {
+    "Add", "Concat", "Div", "Expand", "Gather", "GatherElements", "GatherND", "Mod", "Mul", "ScatterElements",
+    "ScatterND", "Slice", "Split", "Sub", "Tile", "Transpose", "Where",
+}  # fmt: skip
+"""What may lie between a pick and what is told of it."""
 
 
 def deciding(graph: OnnxGraph, wanted: Iterable[str]) -> dict[str, OnnxNode]:
@@ -40,6 +46,21 @@ def deciding(graph: OnnxGraph, wanted: Iterable[str]) -> dict[str, OnnxNode]:
         if last is not None:
             found[name] = last
     return found
+
+
+def picked(graph: OnnxGraph, wanted: Iterable[str]) -> frozenset[str]:
+    """Those of ``wanted`` that are elements which scores have picked, or are made of their places: the labels of the
+    boxes that NonMaxSuppression keeps, which are those of other boxes where two scores are near each other."""
+    found: set[str] = set()
+    for node in graph.nodes:
+        if _picks(node) or (node.op_type in _MOVING and not found.isdisjoint(node.inputs)):
+            found.update(node.outputs)
+    return frozenset(found.intersection(wanted))
+
+
+def _picks(node: OnnxNode) -> bool:
+    """Whether scores decide which elements a node tells, itself or in a branch."""
+    return node.op_type in _PICKING or any(_picks(inner) for graph in subgraphs(node) for inner in graph.nodes)
 
 
 def _is_whole(cast: OnnxNode) -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 from mccompile._dataclass import dataclass
 from mccompile.check.compare import OF_NOISE, Comparison, Tolerance, compare
 from mccompile.check.cut_off import before_cut, noise_of_cut
-from mccompile.check.decided import deciding, noise_of
+from mccompile.check.decided import deciding, noise_of, picked
 from mccompile.check.factors import Factors
 from mccompile.check.saturation import UNSIGNED, exact_products, keep_exact
 from mccompile.importer.fixed import Fixed, FromDim, fixed_arrays, from_dims
@@ -67,6 +67,9 @@ FURTHER = 6
 """How many more draws of weights say how unsure the reference is, where one has shown that it is: a network that
 magnifies a small change a hundred times in one direction may do it a thousand times in another."""
 
+MOST_PICKED = 4
+"""How many times as many picks as a draw of weights has changed may be others than the reference's."""
+
 BF16_PLACE = 2.0**-7
 """The last place of a number of bfloat16, relative to it, at most."""
 
@@ -75,12 +78,14 @@ BF16_PLACE = 2.0**-7
 class Expected:
     """Values by ONNX name, and the noise of those where it is known (see `compare.tolerances`), of integers how far
     each may be off. Those in ``halves`` are the bits of bfloat16, and their noise is that of the numbers. Floats that
-    are ``decided``, as those of a mask, may be off so far, each by itself."""
+    are ``decided``, as those of a mask, may be off so far, each by itself. Of integers that scores have ``picked`` so
+    many are others after small changes of the weights."""
 
     values: dict[str, Array]
     noise: dict[str, Array]
     halves: frozenset[str] = frozenset()
     decided: Mapping[str, Array] = field(default_factory=dict)
+    picked: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def of_channels(self) -> dict[str, Array]:
@@ -97,6 +102,8 @@ class Expected:
     ) -> Comparison:
         """One value that was computed against what is expected of it."""
         want, noise = self.values[name], self.noise.get(name)
+        if tolerance is None and self.picked.get(name) and (got.shape, got.dtype) == (want.shape, want.dtype):
+            return self._picked_alike(name, got, want)
         near, each = 0, self.decided.get(name, noise if want.dtype.kind != "f" else None)
         if got.shape == want.shape and got.dtype == want.dtype:
             if name in self.halves:
@@ -105,6 +112,15 @@ class Expected:
                 within = (np.abs(got.astype(np.float64) - want) <= each) & (got != want)
                 near, want = int(within.sum()), np.where(within, got, want)
         return replace(compare(name, got, want, noise, factor, tolerance), near=near)
+
+    def _picked_alike(self, name: str, got: Array, want: Array) -> Comparison:
+        """Integers that scores have picked: as many may be others, of the numbers that there are."""
+        within = (got != want) & (got >= want.min()) & (got <= want.max())
+        near, most = int(within.sum()), MOST_PICKED * self.picked[name]
+        unsure = min(most / want.size, 1.0)
+        if near > most:
+            return replace(compare(name, got, want), unsure=unsure)
+        return replace(compare(name, got, np.where(within, got, want)), near=near, unsure=unsure)
 
 
 @dataclass(frozen=True)
@@ -138,6 +154,7 @@ class OnnxRuntime:
     sequences: Sequence[str] = ()
     model: bytes = field(default=b"", repr=False)
     deciding: Mapping[str, OnnxNode] = field(default_factory=dict)
+    picked: frozenset[str] = frozenset()
     known: Mapping[str, Array] = field(default_factory=dict)
     operands: tuple[str, ...] = ()
     cut: Mapping[str, str] = field(default_factory=dict)
@@ -168,8 +185,11 @@ class OnnxRuntime:
                 return self.by_reference(f"onnxruntime: {_first_line(e)}").run(inputs)
             raise _refused("onnxruntime", e) from e
         noise: dict[str, Array] = {}
+        others: dict[str, int] = {}
         for session in self.others:
             for name, array in _values_or_none(session, asked, feeds, self.legends).items():
+                if name in self.picked and array.dtype.kind in "iu" and array.shape == values[name].shape:
+                    others[name] = max(others.get(name, 0), int((array != values[name]).sum()))
                 if array.dtype.kind == "f" and array.shape == values[name].shape:
                     noise[name] = np.maximum(noise.get(name, 0.0), finite_distance(array, values[name]))
         for name, before in self.cut.items():
@@ -192,7 +212,8 @@ class OnnxRuntime:
         for name in halves:
             noise[name] = noise.get(name, 0.0) + last_place(values[name])
             values[name] = bf16_bits(values[name])
-        return Expected(_in_bytes(values, self.texts), noise, halves, decided)
+        told = {name: count for name, count in others.items() if name in values and name not in noise}
+        return Expected(_in_bytes(values, self.texts), noise, halves, decided, told)
 
 
 @dataclass(frozen=True)
@@ -272,7 +293,7 @@ class Translated:
         found = self.judge.run(self.interface.model_inputs(inputs))
         noise = {name: a for name, a in found.noise.items() if name not in self.interface.kept}
         values = self.interface.outputs(found.values, self.types)
-        return Expected(values, noise, found.halves, found.decided)
+        return Expected(values, noise, found.halves, found.decided, found.picked)
 
 
 Judge = OnnxRuntime | OnnxReference | Translated
@@ -351,8 +372,8 @@ def open_judge(
             others = _others(onnxruntime, data)
             return OnnxRuntime(
                 engine, names, plain, others, ports.fixed, notes, ports.legends, ports.halves, ports.extents,
-                sequences=ports.sequences, model=data, deciding=ports.deciding, known=ports.known,
-                operands=operands, cut=ports.cut, by_reference=reference,
+                sequences=ports.sequences, model=data, deciding=ports.deciding, picked=ports.picked,
+                known=ports.known, operands=operands, cut=ports.cut, by_reference=reference,
                 ends_of_nothing=lambda: ends_of_nothing(path),
             )  # fmt: skip
     if draws:
@@ -385,6 +406,7 @@ class _Ports:
     legends: Mapping[str, Legend]
     sequences: tuple[str, ...]
     deciding: Mapping[str, OnnxNode]
+    picked: frozenset[str]
     known: Mapping[str, Array]
     operands: tuple[str, ...]
     cut: Mapping[str, str]
@@ -399,6 +421,7 @@ class _Ports:
         computed = operands | {*cut.values()}
         return _Ports(
             deciding=decides,
+            picked=picked(graph, wanted),
             known={name: graph.initializers[name] for name in operands & graph.initializers.keys()},
             operands=tuple(o for n in graph.nodes for o in n.outputs if o in computed),
             cut=cut,

@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from mccompile.check.check import check
-from mccompile.check.decided import deciding, noise_of
+from mccompile.check.decided import deciding, noise_of, picked
+from mccompile.check.reference import MOST_PICKED, Expected, open_judge
 from mccompile.driver import Options
 from mccompile.onnxio import OnnxNode, read_model
 
@@ -68,6 +70,58 @@ def test_a_whole_number_that_orders_of_sums_move_is_unsure_among_fractions() -> 
     moved = {"a": np.float64([1e-6, 1e-6, 0.0, 0.0])}
     for a, wanted in (([2.0, 2.5, 3.0, 0.0], [1, 0, 0, 0]), ([2.0, 5.0, 3.0, 0.0], [0, 0, 0, 0])):
         np.testing.assert_array_equal(noise_of(node, {"a": np.float32(a)}, moved, 1.0), wanted)
+
+
+PICKS = """<ir_version: 8, opset_import: ["": 17]>
+net (float[4] x, bool c) => (int64[k] y, int64[1] z, int64[1] first)
+<int64[1] three = {3}, int64[8] labels = {5, 9, 2, 7, 1, 3, 8, 4}, int64[1] one = {1}>
+{
+  scores = MatMul(x, w)
+  best, places = TopK(scores, three)
+  kept = If(c) <then_branch = t () => (int64[k] a) { a = Identity(places) },
+                else_branch = e () => (int64[n] b) { d = NonZero(scores) b = Squeeze(d) }>
+  half = Add(kept, one)
+  y = Gather(labels, places)
+  z = Slice(half, one, three)
+  first = Shape(scores)
+}"""
+
+
+def _picks() -> ModelProto:
+    """The places and labels of the largest of scores, of which half are equal to the other half."""
+    model = onnx.parser.parse_model(PICKS)
+    w = np.random.default_rng(0).normal(size=(4, 4)).astype(np.float32)
+    model.graph.initializer.append(numpy_helper.from_array(np.concatenate([w, w], axis=1), "w"))
+    return model
+
+
+def test_what_scores_pick_is_found_behind_moves_and_in_branches(tmp_path: Path) -> None:
+    onnx.save(_picks(), tmp_path / "net.onnx")
+    graph = read_model(tmp_path / "net.onnx").graph
+    assert picked(graph, ["y", "z", "half", "kept", "scores", "first"]) == {"y", "z", "half", "kept"}
+
+
+def test_picks_that_draws_of_weights_change_may_be_others(tmp_path: Path) -> None:
+    onnx.save(_picks(), tmp_path / "net.onnx")
+    judge = open_judge(tmp_path / "net.onnx", ["y"])
+    expected = judge.surer().run({"x": np.float32([1.1, -0.3, 0.7, 2.3]), "c": np.array(True)})
+    want, count = expected.values["y"], expected.picked["y"]
+    assert 0 < count <= 3
+    assert expected.compared("y", want).ok
+    assert expected.compared("y", want[[0, 0, 0]]).ok
+    assert not expected.compared("y", np.full_like(want, 11)).ok  # there is no such label
+
+
+@pytest.mark.parametrize(("differing", "ok"), [(2 * MOST_PICKED, True), (2 * MOST_PICKED + 1, False)])
+def test_as_many_picks_may_be_others_as_draws_have_changed(differing: int, ok: bool) -> None:
+    want = np.arange(40) % 7
+    got = want.copy()
+    got[:differing] = (got[:differing] + 1) % 7
+    found = Expected({"y": want}, {}, picked={"y": 2}).compared("y", got)
+    assert (found.ok, found.near) == (ok, differing if ok else 0)
+    assert found.unsure == 2 * MOST_PICKED / 40
+    assert not Expected({"y": want}, {}, picked={"y": 0}).compared("y", got).ok
+    assert "of its elements" in Expected({"y": want}, {}, picked={"y": 2}).compared("y", want).text()
 
 
 def _segmentation(dtype: type[np.floating], tail: str) -> ModelProto:
