@@ -3,7 +3,8 @@
     %a = conv(%x, %u) {...} with (%b) : f32[1,8,6,6]      the same operator, parameters, bodies, and views of the same
     %c = conv(%a, %v) {...} with (%d) : f32[1,8,6,6]      extents and strides of other buffers: one form
 
-Kernels see views, not names, addresses or elements. The one thing that they ask of elements is how large those are
+Kernels see views, not names, addresses or elements: where a view begins is the pointer that they are called with, so
+that softmaxes of which each writes its own place of a concatenation are of one form. The one thing that they ask of elements is how large those are
 that epilogues read which round to integers (`bounds.of_view`).
 """
 
@@ -22,8 +23,8 @@ def call_form(call: Call) -> object | None:
     known at run time only are printed with the names of their symbols."""
     if call.varies or call.op.varying:
         return None
-    numbers: dict[Buffer, int] = {}
-    views = [None if v is None else _seen(v, numbers) for v in (*call.inputs, *call.results)]
+    seen: dict[Buffer, tuple[int, int]] = {}
+    views = [None if v is None else _seen(v, seen) for v in (*call.inputs, *call.results)]
     whole = any(not part.dtype.is_float for _, body in call.post for part in ex.distinct(body))
     largest = tuple(of_view(v) if isinstance(v.buffer.data, np.ndarray) else None for v in call.extras if whole)
     scratch = None if call.scratch is None else call.scratch.type
@@ -32,8 +33,9 @@ def call_form(call: Call) -> object | None:
     return (*attributes, len(call.reads), *views, call.pre, call.post, scratch, call.args, call.parts, largest)
 
 
-def _seen(view: View, numbers: dict[Buffer, int]) -> tuple[object, ...]:
-    """What a kernel sees of a view; its buffer by the number that it has in the call."""
+def _seen(view: View, seen: dict[Buffer, tuple[int, int]]) -> tuple[object, ...]:
+    """What a kernel sees of a view: its buffer by the number that it has in the call, and its beginning by that of the
+    first view of the same buffer, from which others may be told to be the same elements."""
     b = view.buffer
-    place = (view.shape, view.factors, view.strides, view.offset)
-    return (*place, b.type, b.halo, b.room, numbers.setdefault(b, len(numbers)))
+    number, first = seen.setdefault(b, (len(seen), view.offset))
+    return (view.shape, view.factors, view.strides, view.offset == 0, view.offset - first, b.type, b.halo, b.room, number)

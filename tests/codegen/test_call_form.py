@@ -74,6 +74,17 @@ def test_what_a_kernel_does_not_see_is_no_part_of_a_form() -> None:
     assert call_form(second) != call_form(third)
 
 
+def test_where_a_view_begins_is_no_part_of_a_form() -> None:
+    call = next(c for c in calls(compiled("generic")) if c.op.name == "conv")
+    (result,) = call.results
+    whole, *places = (replace(result, offset=at) for at in (0, 36, 72))
+    forms = [call_form(replace(call, results=(v,))) for v in (whole, *places)]
+    assert forms[1] == forms[2]
+    assert forms[0] != forms[1], "what is a whole buffer may be counted through as one"
+    beside = [call_form(replace(call, reads=(v, call.reads[1]), results=(places[0],))) for v in places]
+    assert beside[0] != beside[1], "elements may be read where they are written"
+
+
 def test_numbers_that_are_equal_may_be_printed_differently() -> None:
     call = calls(compiled("generic"))[0]
     forms = {call_form(replace(call, params=value)) for value in (0.0, -0.0, 0, 1, 1.0, True)}
