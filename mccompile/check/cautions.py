@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from mccompile.check.reference import Expected
 from mccompile.check.result import Run
+from mccompile.ir.names import first_of
 
 MOST_NAMED = 3
 
@@ -31,5 +32,4 @@ def unsure(runs: Sequence[Run]) -> tuple[str, ...]:
 
 
 def _named(names: Sequence[str]) -> str:
-    shown = ", ".join(map(repr, names[:MOST_NAMED]))
-    return shown + (f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else "")
+    return first_of(list(map(repr, names)), MOST_NAMED)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,25 +11,21 @@ from typing import Any
 import numpy as np
 
 from mccompile import driver
-from mccompile._dataclass import dataclass
+from mccompile.check.cases import Asked, Case, cases_of, ran
 from mccompile.check.cautions import unmoved, unsure
-from mccompile.check.compare import OF_SLICE, Comparison, Tolerance, limits
-from mccompile.check.data import accuracy_of, expected_of, samples_of, with_dims
-from mccompile.check.drawn import drawn_cases, drawn_extents, drawn_inputs
+from mccompile.check.compare import Tolerance
+from mccompile.check.data import accuracy_of, with_dims
 from mccompile.check.golden import golden_files
 from mccompile.check.judged import WRONG, fault_of
-from mccompile.check.layers_of_c import outputs_follow, wrong_layers
+from mccompile.check.layers_of_c import wrong_layers
+from mccompile.check.own_graph import FEW, unlike_graph, without_noise
 from mccompile.check.precision import is_narrow, precision_of, unrounded, unused
-from mccompile.check.reference import Expected
 from mccompile.check.result import Accuracy, CheckResult
-from mccompile.check.sides import DRAWS, MORE_DRAWS
 from mccompile.check.streams import (
-    RUNS,
     GoldenRun,
     OfGraph,
     Stream,
     first_state,
-    grown_extents,
     stream_of,
     stream_of_c,
 )
@@ -55,48 +51,6 @@ from mccompile.targets.target import Target, runs_here, strict_warnings
 
 POISON = 0xFF
 """What arenas are full of before a run: NaN as float, -1 as integer, far out of range as index."""
-
-OF_GRAPH = 4.0
-"""How many times the noise of the graph floats of the C may be off."""
-
-MOST_BY_TIES = 4
-"""Ties that no draw has found are fewer than a quarter of those that draws have found; where no layer can be asked
-alone, fewer than a quarter of all elements."""
-
-FEW = 0.005
-"""The share of a layer's elements that may be ties which its result does not show."""
-
-
-@dataclass(frozen=True)
-class _Asked:
-    """What a check was given: see `check`."""
-
-    inputs: Any = None
-    expect: Any = None
-    labels: Any = None
-    tolerance: Tolerance | None = None
-    per_layer: bool = False
-    golden: bool = False
-    seed: int = 0
-    with_code: bool = False
-    max_error: float | None = None
-
-
-@dataclass(frozen=True)
-class _Case:
-    """A run: ``state`` is what it begins with, where the network keeps any; ``given`` by a user."""
-
-    label: str
-    inputs: Mapping[str, Array]
-    expected: Expected
-    state: Mapping[str, Array]
-    given: bool = False
-
-    @property
-    def everything(self) -> dict[str, Array]:
-        """What the model is fed."""
-        return {**self.inputs, **self.state}
-
 
 def check(
     model: Path,
@@ -155,7 +109,7 @@ def check(
         options = with_dims(model, options, inputs)
     with tempfile.TemporaryDirectory(prefix="mccompile-check-") as folder:
         compilation, out = _written(model, options, Path(folder), golden)
-        asked = _Asked(inputs, expect, labels, tolerance, per_layer, golden, seed, with_code, max_error)
+        asked = Asked(inputs, expect, labels, tolerance, per_layer, golden, seed, with_code, max_error)
         return _checked(model, compilation, out, asked)
 
 
@@ -177,10 +131,10 @@ def check_folder(
     model: Path, compilation: Compilation, out: Path, *, per_layer: bool = False, golden: bool = False, seed: int = 0
 ) -> CheckResult:
     """As `check` on random inputs, for files that lie in ``out`` already."""
-    return _checked(model, compilation, out, _Asked(per_layer=per_layer, golden=golden, seed=seed))
+    return _checked(model, compilation, out, Asked(per_layer=per_layer, golden=golden, seed=seed))
 
 
-def _checked(model: Path, compilation: Compilation, out: Path, asked: _Asked) -> CheckResult:
+def _checked(model: Path, compilation: Compilation, out: Path, asked: Asked) -> CheckResult:
     expect, per_layer = asked.expect, asked.per_layer
     graph = compilation.graph
     if per_layer and not runs_here(compilation.target.name):
@@ -191,7 +145,7 @@ def _checked(model: Path, compilation: Compilation, out: Path, asked: _Asked) ->
     fences = Fences()
     network, faults = _build(out, compilation.target, fences)
     judge = _judge(model, compilation, network, per_layer) if expect is None or per_layer else None
-    cases = _cases(compilation, judge, asked)
+    cases = cases_of(compilation, judge, asked)
     verdict = Verdict(graph, asked.tolerance)
     results, unstable = _run_all(network, cases, compilation.options.keep_inputs)
     cases = cases if expect is None else _with_state(graph, cases, results)
@@ -233,10 +187,10 @@ def _checked(model: Path, compilation: Compilation, out: Path, asked: _Asked) ->
     # A step of the reference's own is no reason why all may be some steps off.
     by_layers = by_ties and rounds_anywhere(graph)
     by_noise = by_layers and not all(
-        verdict.run("", _plainly(case.expected), got).ok for case, got in zip(cases, results, strict=True)
+        verdict.run("", without_noise(case.expected), got).ok for case, got in zip(cases, results, strict=True)
     )
     if ties is not None or precision is not None or by_noise:  # these do not judge the C, but what its graph is worth
-        unstable += _unlike_graph(compilation, network, cases, lambda: Network(out, hooks=TRACE_HOOKS), by_layers)
+        unstable += unlike_graph(compilation, network, cases, lambda: Network(out, hooks=TRACE_HOOKS), by_layers)
     if ties is not None and traced is not None and not graph.state:  # nor is a layer of the reference's, behind a tie
         apart = wrong_layers(graph, traced, cases[0].inputs, FEW)
         unstable += [f"a layer of the C does not compute what its graph does: {line}" for line in apart]
@@ -266,13 +220,13 @@ def _checked(model: Path, compilation: Compilation, out: Path, asked: _Asked) ->
     )
 
 
-def _computed(graph: Graph, cases: Sequence[_Case]) -> list[str]:
+def _computed(graph: Graph, cases: Sequence[Case]) -> list[str]:
     """The outputs that drawn inputs should move."""
     return [] if any(case.given for case in cases) else [v.name for v in graph.outputs if v not in graph.constants]
 
 
 def _accuracy(
-    interface: Interface, cases: Sequence[_Case], results: Sequence[Mapping[str, Array]], labels: Any
+    interface: Interface, cases: Sequence[Case], results: Sequence[Mapping[str, Array]], labels: Any
 ) -> tuple[Accuracy, ...]:
     """How good the outputs are over a user's samples, where there are several of them."""
     if labels is None and (len(cases) == 1 or not cases[0].given):
@@ -280,106 +234,13 @@ def _accuracy(
     return accuracy_of([case.expected.values for case in cases], results, interface, labels)
 
 
-def _unlike_judge(model: Path, plain: Compilation, judge: Stream, cases: Sequence[_Case]) -> list[str]:
+def _unlike_judge(model: Path, plain: Compilation, judge: Stream, cases: Sequence[Case]) -> list[str]:
     """Where the graph with nothing in fewer bits, by which error is measured, is not what the judge computes."""
     for case in cases:
         given = case.everything
         if fault := fault_of(model, plain, judge.judge, given, case.expected, OfGraph(plain).meant(given)):
             return [f"in f32, {WRONG} {judge.judge.engine} computes: {fault}"]
     return []
-
-
-def _unlike_graph(
-    c: Compilation, network: Network, cases: Sequence[_Case], traced: Callable[[], Network], by_layers: bool = False
-) -> list[str]:
-    """Where the C does not compute what the graph says that it was made of, with the weights as they are stored. An
-    output that is the reference's is right: functions that a tie follows (tanh) are not the same here and in C. So is
-    one that follows from the tensors of the C, if each layer of these does."""
-    faults: list[str] = []
-    for case in cases:
-        if case.state:
-            network.set_extents(grown_extents(c.graph, case.state))
-        for name, array in case.state.items():
-            network.state[name][...] = array
-        got = _ran(network, case)
-        apart = _unlike(c, case, got, traced, by_layers)
-        faults += [f"the C does not compute its graph: {a.name}: {a.text()}" for a in apart]
-    return faults
-
-
-def _unlike(
-    c: Compilation, case: _Case, got: Mapping[str, Array], traced: Callable[[], Network], by_layers: bool
-) -> list[Comparison]:
-    """The outputs of a run that are not what the graph makes of its inputs. ``by_layers``: ties are no excuse for as
-    many as no draw moves."""
-    given = case.everything
-    known = not case.state and runs_here(c.target.name) and rounds_anywhere(c.graph)  # what each layer has made
-
-    def follow(found: Sequence[Comparison], few: float = 0.0) -> bool:
-        return outputs_follow(c.graph, traced(), given, got, [a.name for a in found], OF_GRAPH, few)
-
-    apart, many = _apart(c, given, got, by_layers)
-    apart = [a for a in apart if not _is_expected(case.expected, a.name, got[a.name])]
-    if apart:
-        return [] if known and follow(apart) else apart
-    plainly = _plainly(case.expected)
-    many = [a for a in many if not _is_expected(plainly, a.name, got[a.name])]
-    many = [a for a in many if known or a.differing * MOST_BY_TIES > a.count]
-    return [] if many and known and follow(many, FEW) else many
-
-
-def _is_expected(expected: Expected, name: str, got: Array) -> bool:
-    return name in expected.values and expected.compared(name, got).ok
-
-
-def _apart(
-    c: Compilation, given: Mapping[str, Array], got: Mapping[str, Array], by_layers: bool
-) -> tuple[list[Comparison], list[Comparison]]:
-    """The outputs that are not what the graph computes, on whatever side of ties sums of floats fall; and, if these
-    are asked for, those of which more elements are not than ties explain."""
-    own = OfGraph(c)
-    plainly = Expected(own.meant(given), {}, own.halves)
-    apart, many = _beyond(plainly, got), list[Comparison]()
-    for draws in (DRAWS, MORE_DRAWS):
-        if not apart and not many:
-            return [], []
-        expected = OfGraph(c, draws).run(given)
-        apart, many = _beyond(expected, got), _many_beyond(expected, got) if by_layers else []
-    return _beyond(_alike_unsure(expected), got), many
-
-
-def _plainly(expected: Expected) -> Expected:
-    """Without noise, but that of bits."""
-    return replace(expected, noise={n: a for n, a in expected.noise.items() if n in expected.halves})
-
-
-def _many_beyond(expected: Expected, got: Mapping[str, Array]) -> list[Comparison]:
-    """The outputs of which many elements, beside those that draws have moved, are further off than any draw has moved
-    them: ties move elements, each by itself."""
-    found = []
-    for name, want in expected.values.items():
-        noise = expected.noise[name]
-        plain = limits(want)
-        each = replace(expected, noise={}, decided={**expected.decided, name: noise * (1 + OF_SLICE) + plain})
-        one = each.compared(name, got[name], OF_GRAPH)
-        if not one.ok and (one.problem or one.differing * MOST_BY_TIES > np.count_nonzero(noise > plain)):
-            found.append(one)
-    return found
-
-
-def _beyond(expected: Expected, got: Mapping[str, Array]) -> list[Comparison]:
-    """The outputs that differ by more than is allowed."""
-    return [found for n in expected.values if not (found := expected.compared(n, got[n], OF_GRAPH)).ok]
-
-
-def _alike_unsure(expected: Expected) -> Expected:
-    """With each element of an output as unsure as all of them are in the mean: where many fall to other sides, those
-    that no draw has moved are as few as draws are many."""
-    noise = {}
-    for name, a in expected.noise.items():
-        factor = 1.0 if expected.values[name].dtype.kind == "f" else OF_GRAPH
-        noise[name] = np.maximum(a, factor * np.sqrt(np.mean(np.square(a)))) if a.size else a
-    return replace(expected, noise=noise)
 
 
 def _build(out: Path, target: Target, fences: Fences) -> tuple[Network, list[str]]:
@@ -412,62 +273,8 @@ def _stack(out: Path, network: Network, compilation: Compilation) -> Stack | Non
         return None
 
 
-def _cases(c: Compilation, judge: Stream | None, asked: _Asked) -> list[_Case]:
-    if asked.inputs is None:
-        assert judge is not None
-        return _drawn_cases(c, judge, asked.seed)
-    samples = samples_of(c.graph, asked.inputs)
-    if asked.expect is not None:
-        wanted = expected_of(c.graph, asked.expect, len(samples))
-        cases = zip(_labels(len(samples)), samples, wanted, strict=True)
-        return [_Case(label, one, Expected(dict(want), {}), {}, given=True) for label, one, want in cases]
-    assert judge is not None
-    if c.graph.state and len(samples) == 1:
-        found: list[_Case] = []
-        while not found or (len(found) < RUNS and judge.fits(samples[0])):
-            found.append(_judged(f"given inputs, run {len(found) + 1}", samples[0], judge, given=True))
-        return found
-    pairs = zip(_labels(len(samples)), samples, strict=True)
-    return [_judged(label, one, judge, given=True) for label, one in pairs]
-
-
-def _drawn_cases(c: Compilation, judge: Stream, seed: int) -> list[_Case]:
-    """On random inputs of seeds in a row. State that grows begins with small extents: the largest may leave no room
-    for another run."""
-    found: list[_Case] = []
-    number, first = (RUNS, bool(c.graph.growths())) if c.graph.state else (drawn_cases(c), False)
-    while len(found) < number and not judge.is_full:
-        own = seed + len(found)
-        extents = judge.extents(drawn_extents(c, own + first), last=len(found) == number - 1)
-        said = "".join(f", {name}={n}" for name, n in extents.items())
-        found.append(_drawn(c, judge, own, extents, f"random inputs, seed {own}{said}", edges=len(found) == 1))
-    return found
-
-
-def _drawn(c: Compilation, judge: Stream, seed: int, extents: Mapping[str, int], label: str, edges: bool) -> _Case:
-    """A run on random inputs, with ``edges`` among them if the judge takes these: bytes may be places of a table."""
-    if edges:
-        try:
-            return _judged(label, drawn_inputs(c, seed, extents, edges), judge)
-        except CompileError as refused:
-            c.notes.append(f"{label}: none that are rare ({refused.rule})")
-    return _judged(label, drawn_inputs(c, seed, extents), judge)
-
-
-def _labels(samples: int) -> list[str]:
-    """What the runs on a user's samples are called."""
-    return ["given inputs"] if samples == 1 else [f"sample {i}" for i in range(samples)]
-
-
-def _judged(label: str, inputs: Mapping[str, Array], judge: Stream, given: bool = False) -> _Case:
-    """The next run of a stream."""
-    judge.require_fit(inputs, label)
-    begin = dict(judge.held)
-    return _Case(label, inputs, judge.run(inputs), begin, given)
-
-
 def _run_all(
-    network: Network, cases: list[_Case], keep_inputs: bool
+    network: Network, cases: list[Case], keep_inputs: bool
 ) -> tuple[list[dict[str, Array]], list[str]]:
     """Each case on the arena as it is (0xFF at first), then once more on 0xFF: the same bytes have to come out. Where
     the network keeps state, all of them once more, in a row."""
@@ -478,21 +285,21 @@ def _run_all(
     for case in cases if len(cases) > 1 else cases * 2:
         if len(cases) == 1:
             network.reset()
-        results.append(_ran(network, case))
+        results.append(ran(network, case))
         kept = [n for n in case.inputs if keep_inputs or network.is_lent(n)]
         if any(not _same(network.inputs[n], case.inputs[n]) for n in kept):
             faults.append("a run changes its inputs, which keep_inputs or io=caller forbid")
     network.fill_arenas(POISON)
     network.reset()
     for case in cases if network.state else cases[-1:]:
-        again = _ran(network, case)
+        again = ran(network, case)
     moved = [n for n, a in results[-1].items() if not _same(a, again[n])]
     if moved:
         faults.append(f"output {', '.join(moved)} depends on what the arena holds before the run")
     return results[: len(cases)], faults
 
 
-def _with_state(graph: Graph, cases: Sequence[_Case], results: Sequence[Mapping[str, Array]]) -> list[_Case]:
+def _with_state(graph: Graph, cases: Sequence[Case], results: Sequence[Mapping[str, Array]]) -> list[Case]:
     """Runs in a row with what each began with: no judge was asked for what the ones before have left."""
     state, found = first_state(graph), []
     for case, result in zip(cases, results, strict=True):
@@ -501,14 +308,8 @@ def _with_state(graph: Graph, cases: Sequence[_Case], results: Sequence[Mapping[
     return found
 
 
-def _ran(network: Network, case: _Case) -> dict[str, Array]:
-    """What a run gives, and what it leaves as state, by the model's names of outputs."""
-    outputs = network.run(case.inputs)
-    return outputs | {p["output"]: network.state[p["name"]].copy() for p in network.report["state"]}
-
-
 def _golden_runs(
-    model: Path, c: Compilation, judge: Stream | None, cases: Sequence[_Case], asked: _Asked
+    model: Path, c: Compilation, judge: Stream | None, cases: Sequence[Case], asked: Asked
 ) -> list[GoldenRun]:
     """What the test program runs, and what it expects: random inputs where those that are given are smaller than the
     largest, with which it begins; what the user expects if that is all, and judged as test programs do."""

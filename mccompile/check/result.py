@@ -11,6 +11,7 @@ from mccompile.check.compare import Comparison
 from mccompile.check.precision import Precision
 from mccompile.check.ties import Ties
 from mccompile.check.trace import Trace
+from mccompile.ir.names import first_of
 from mccompile.run.code import Code
 from mccompile.run.measure import Measured
 from mccompile.run.noise import decibels, json_number
@@ -56,9 +57,7 @@ class Run:
     def rounded(self) -> str:
         """The run in a line, where weights or products are in fewer bits: `Precision` tells their error."""
         names = [c.name for c in self.comparisons if not c.ok]
-        more = f" and {len(names) - MAX_SHOWN} more" if len(names) > MAX_SHOWN else ""
-        shown = ", ".join(names[:MAX_SHOWN])
-        return f"{self.label}: {shown}{more} in fewer bits, as asked for: judged by the error below"
+        return f"{self.label}: {first_of(names, MAX_SHOWN)} in fewer bits, as asked for: judged by the error below"
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@
     %c = conv(%a, %v) {...} with (%d) : f32[1,8,6,6]      extents and strides of other buffers: one form
 
 Kernels see views, not names, addresses or elements: where a view begins is the pointer that they are called with, so
-that softmaxes of which each writes its own place of a concatenation are of one form. The one thing that they ask of elements is how large those are
-that epilogues read which round to integers (`bounds.of_view`).
+that softmaxes of which each writes its own place of a concatenation are of one form. The one thing that they ask of
+elements is how large those are that epilogues read which round to integers (`bounds.of_view`).
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ def call_form(call: Call) -> object | None:
 
 
 def _seen(view: View, seen: dict[Buffer, tuple[int, int]]) -> tuple[object, ...]:
-    """What a kernel sees of a view: its buffer by the number that it has in the call, and its beginning by that of the
-    first view of the same buffer, from which others may be told to be the same elements."""
+    """What a kernel sees of a view: its buffer by the number that it has in the call, and its beginning by that of
+    the first view of the same buffer, from which others may be told to be the same elements."""
     b = view.buffer
     number, first = seen.setdefault(b, (len(seen), view.offset))
-    return (view.shape, view.factors, view.strides, view.offset == 0, view.offset - first, b.type, b.halo, b.room, number)
+    place = (view.shape, view.factors, view.strides, view.offset == 0, view.offset - first)
+    return (*place, b.type, b.halo, b.room, number)

@@ -20,6 +20,7 @@ from mccompile.codegen.wrapping import wrap_comment
 from mccompile.ir import expr as ex
 from mccompile.ir.dims import varies
 from mccompile.ir.kernel import Call, Fill
+from mccompile.ir.names import first_of
 from mccompile.ir.op import Kind
 from mccompile.ir.types import Shape, TensorType, layout_text
 from mccompile.ir.views import View
@@ -97,9 +98,8 @@ def _steps(uses: Sequence[Use]) -> str:
     texts = []
     for model in models:
         runs = _runs(u.number for u in uses if u.model == model)
-        shown = ", ".join(runs[:MAX_STEPS]) + (f" and {len(runs) - MAX_STEPS} more" if len(runs) > MAX_STEPS else "")
         plural = "s" if len(runs) > 1 or "-" in runs[0] else ""
-        texts.append(f"{model + ' ' if len(models) > 1 else ''}step{plural} {shown}")
+        texts.append(f"{model + ' ' if len(models) > 1 else ''}step{plural} {first_of(runs, MAX_STEPS)}")
     return "; ".join(texts)
 
 

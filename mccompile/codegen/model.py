@@ -37,6 +37,7 @@ from mccompile.codegen.sharing import LETTERS_OF_STEP, MOST_LETTERS
 from mccompile.interface.tensors import MODELS_OWN, Interface
 from mccompile.ir.kernel import Call, Condition, Fill
 from mccompile.ir.kernel_text import print_program
+from mccompile.ir.names import first_of
 from mccompile.ir.parts import Parts
 from mccompile.ir.program import Program
 from mccompile.ir.turns import Numbered, Turns, nested
@@ -55,8 +56,7 @@ WEIGHTS_MULTIPLE = 8
 
 def _origins(names: tuple[str, ...], room: int) -> str:
     """The ONNX nodes of a step: a few of them by their labels, of the others how many there are."""
-    shown = " + ".join(label(name, room) for name in names[:MAX_ORIGINS])
-    return shown + (f" and {len(names) - MAX_ORIGINS} more" if len(names) > MAX_ORIGINS else "")
+    return first_of([label(name, room) for name in names], MAX_ORIGINS, " + ")
 
 
 def _arenas(program: Program, ids: dict[str, str], room: int) -> list[Arena]:

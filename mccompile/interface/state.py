@@ -14,6 +14,7 @@ from collections.abc import Collection, Mapping
 
 from mccompile.ir.errors import UsageError
 from mccompile.ir.graph import Graph
+from mccompile.ir.names import first_of
 from mccompile.ir.state import growth, to_fix, unlike_state
 from mccompile.ir.types import TensorType
 
@@ -93,6 +94,5 @@ def _offer(graph: Graph, notes: list[str]) -> None:
             for name in alike[:1]:
                 del free[name]
     if found:
-        more = f" and {len(found) - MAX_SHOWN} more" if len(found) > MAX_SHOWN else ""
-        shown = " ".join(found[:MAX_SHOWN])
-        notes.append(f"by their names outputs may be inputs of the next run, kept with {shown}{more}")
+        shown = first_of(found, MAX_SHOWN, " ")
+        notes.append(f"by their names outputs may be inputs of the next run, kept with {shown}")

@@ -32,6 +32,7 @@ from mccompile._dataclass import dataclass
 from mccompile.ir import expr as ex
 from mccompile.ir.dims import UndecidedError, symbols, value, varies
 from mccompile.ir.errors import CompileError, InternalError
+from mccompile.ir.names import first_of
 from mccompile.ir.op import Inside, Layouts, Op, TypeRuleError, op_at
 from mccompile.ir.scalar import Array, as_computed
 from mccompile.ir.scan import reason
@@ -134,9 +135,7 @@ class Node:
     @property
     def where(self) -> str:
         """What it is called in messages: its operator, and the first of the ONNX nodes it came from."""
-        shown = ", ".join(self.origins[:MOST_SHOWN]) or self.results[0].name
-        more = f" and {rest} more" if (rest := len(self.origins) - MOST_SHOWN) > 0 else ""
-        return f"{self.op.name} ({shown}{more})"
+        return f"{self.op.name} ({first_of(self.origins, MOST_SHOWN) or self.results[0].name})"
 
     def typed_parts(self) -> tuple[object, ...]:
         """All that its types being right depends on. Each part is immutable: as long as they are the same ones,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 
@@ -68,6 +68,16 @@ def own_part(name: str, room: int) -> str:
     return own if len(own) <= room else "..." + own[3 - room :]
 
 
+def first_of(names: Sequence[str], most: int, joint: str = ", ") -> str:
+    """The first ``most`` of some names, and how many others there are.
+
+    >>> first_of(["a", "b", "c"], 2), first_of(["a", "b"], 2)
+    ('a, b and 1 more', 'a, b')
+    """
+    left = len(names) - most
+    return joint.join(names[:most]) + (f" and {left} more" if left > 0 else "")
+
+
 LEAST_ROOM = 24
 """Characters that a name among several has at least: fewer names are shown, then."""
 
@@ -80,6 +90,4 @@ def own_names(names: Iterable[str], room: int) -> str:
     """
     listed = list(names)
     each = max(room // max(len(listed), 1), LEAST_ROOM)
-    shown = listed[: max(room // each, 1)]
-    more = f" and {len(listed) - len(shown)} more" if len(listed) > len(shown) else ""
-    return "+".join(own_part(name, each) for name in shown) + more
+    return first_of([own_part(name, each) for name in listed], max(room // each, 1), "+")

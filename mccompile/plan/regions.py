@@ -34,7 +34,7 @@ from mccompile._dataclass import dataclass
 from mccompile.ir.dims import bound
 from mccompile.ir.errors import CompileError
 from mccompile.ir.kernel import Call, KernelModule
-from mccompile.ir.names import own_names
+from mccompile.ir.names import first_of, own_names
 from mccompile.ir.program import PlanFacts, Region
 from mccompile.ir.turns import times
 from mccompile.ir.views import Buffer, View
@@ -280,8 +280,7 @@ def _misfit(module: KernelModule, whole: _Whole, parts: Sequence[_Part]) -> Does
     if isinstance(step, Call):
         what += f", {step.kernel} of {own_names(step.origins, MAX_NAME)}"
     alive = sorted(whole.alive(at), key=lambda b: (-b.nbytes, b.name))
-    shown = ", ".join(f"{b.name} {b.nbytes:,}" for b in alive[:MAX_SHOWN])
-    more = f" and {len(alive) - MAX_SHOWN} more" if len(alive) > MAX_SHOWN else ""
+    shown = first_of([f"{b.name} {b.nbytes:,}" for b in alive], MAX_SHOWN)
     sizes = ", ".join(f"{p.name} {p.limit:,}" for p in parts)
     largest = max(whole.index, key=lambda b: b.nbytes)
     alone = max(p.limit for p in parts)
@@ -290,7 +289,7 @@ def _misfit(module: KernelModule, whole: _Whole, parts: Sequence[_Part]) -> Does
     return DoesNotFitError(
         f"the activations do not fit in memory ({sizes}; {room:,} bytes): {full.name} would need {full.nbytes:,} "
         f"bytes, {beyond:,} more than it has\n"
-        f"  peak: {what}; alive: {sum(b.nbytes for b in alive):,} bytes: {shown}{more}"
+        f"  peak: {what}; alive: {sum(b.nbytes for b in alive):,} bytes: {shown}"
         f"{huge if largest.nbytes > alone else ''}",
         beyond,
         where=module.name,

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mccompile.ir.dims import bound
-from mccompile.ir.names import own_names, own_part
+from mccompile.ir.names import first_of, own_names, own_part
 
 MAX_LINES = 25
 WIDTH = 110
@@ -44,17 +44,16 @@ def peak_text(report: Report) -> str:
     """The step at which most of the arena is alive, and what is alive then, larger ones first."""
     memory = report["memory"]
     alive = sorted(memory["alive_at_peak"], key=lambda b: (-b["bytes"], b["name"]))
-    shown = ", ".join(f"{own_part(b['name'], MAX_OF_SEVERAL)} {b['bytes']:,}" for b in alive[:MAX_ALIVE])
-    more = f" and {len(alive) - MAX_ALIVE} more" if len(alive) > MAX_ALIVE else ""
+    shown = first_of([f"{own_part(b['name'], MAX_OF_SEVERAL)} {b['bytes']:,}" for b in alive], MAX_ALIVE)
     used = memory["used_at_peak_bytes"]
     if sum(b["bytes"] for b in alive) > used:
-        more += f", over one another in {used:,}"
+        shown += f", over one another in {used:,}"
     at = memory["peak_step"]
     if not report["steps"]:
-        return f"{shown}{more}"
+        return shown
     step = report["steps"][at]
     onnx = f" of {own_names(step['onnx'], MAX_NAME)}" if step["onnx"] else ""
-    return f"step {at}, {step['kernel']}{onnx}; alive: {shown}{more}"
+    return f"step {at}, {step['kernel']}{onnx}; alive: {shown}"
 
 
 def _arena(report: Report) -> list[str]:

@@ -25,6 +25,7 @@ from typing import Any
 from mccompile._dataclass import dataclass
 from mccompile.ir.c_words import COMMENT
 from mccompile.ir.errors import CompileError
+from mccompile.ir.names import first_of
 from mccompile.run.boards import board_of
 from mccompile.run.build import compiler_version
 from mccompile.run.cycles import words_of
@@ -86,10 +87,8 @@ class Stack:
     def line(self) -> str:
         """One line for users."""
         path = " + ".join(f"{name} {own:,}" for name, own in self.path if own)
-        more = f" and {len(self.outside) - MOST_NAMED} more" if len(self.outside) > MOST_NAMED else ""
-        named = ", ".join(self.outside[:MOST_NAMED])
         verb = "takes" if len(self.outside) == 1 else "take"
-        beside = f", and what {named}{more} {verb}" if self.outside else ""
+        beside = f", and what {first_of(self.outside, MOST_NAMED)} {verb}" if self.outside else ""
         return f"stack: at most {self.nbytes:,} bytes ({path}){beside}"
 
 

@@ -13,8 +13,7 @@ from onnx import TensorProto, helper
 
 import mccompile
 from mccompile import driver
-from mccompile.check import check as checking
-from mccompile.check import layers_of_c
+from mccompile.check import layers_of_c, own_graph
 from mccompile.check.compare import compare
 from mccompile.check.drawn import random_inputs
 from mccompile.check.layers_of_c import outputs_follow
@@ -104,8 +103,8 @@ def test_check_asks_for_layers_where_no_draw_explains_an_output(
     _, network, inputs, got = made
     compilation = driver.open_model(_net(tmp_path / "m.onnx"), Options(target="generic"))
     driver.optimize(compilation)
-    monkeypatch.setattr(checking, "_apart", lambda *_: ([compare("y", got["y"], got["y"] + 9)], []))
-    monkeypatch.setattr(checking, "outputs_follow", lambda *_: follows)
+    monkeypatch.setattr(own_graph, "_apart", lambda *_: ([compare("y", got["y"], got["y"] + 9)], []))
+    monkeypatch.setattr(own_graph, "outputs_follow", lambda *_: follows)
     case = SimpleNamespace(state={}, everything=inputs, inputs=inputs, expected=Expected({}, {}))
-    faults = checking._unlike_graph(compilation, network, [case], lambda: network)  # type: ignore[list-item]
+    faults = own_graph.unlike_graph(compilation, network, [case], lambda: network)  # type: ignore[list-item]
     assert [f.split(":")[0] for f in faults] == ([] if follows else ["the C does not compute its graph"])

@@ -13,10 +13,11 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from mccompile import driver
-from mccompile.check import check as checking
-from mccompile.check.check import CheckResult, _alike_unsure, check
+from mccompile.check import own_graph
+from mccompile.check.check import CheckResult, check
 from mccompile.check.compare import compare
 from mccompile.check.drawn import random_inputs
+from mccompile.check.own_graph import _alike_unsure
 from mccompile.check.parts import part_of
 from mccompile.check.reference import Expected, open_judge
 from mccompile.check.standing import carried, standing_for
@@ -459,7 +460,7 @@ def test_an_output_that_is_the_references_is_right_whatever_its_graph_is(
 ) -> None:
     """tanh of numpy and of C may be on two sides of a tie; what is not the reference's either is a fault."""
     _one_layer(tmp_path / "m.onnx", 1)
-    monkeypatch.setattr(checking, "_apart", lambda c, given, got, _: ([compare(name, got[name], got[name] + 1)], []))
+    monkeypatch.setattr(own_graph, "_apart", lambda c, given, got, _: ([compare(name, got[name], got[name] + 1)], []))
     result = check(tmp_path / "m.onnx", Options(target="generic", requant="tflite"))
     assert result.ok == (name == "z"), "\n".join(result.lines())
 

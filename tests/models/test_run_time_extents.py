@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from mccompile.check import cases
 from mccompile.check import check as checking
 from mccompile.check.compare import Tolerance
 from mccompile.driver import Options
@@ -35,7 +36,7 @@ def test_networks_are_right_at_all_extents(
     needs_sanitizers("gcc")
     monkeypatch.syspath_prepend(str(REPOSITORY / "benchmarks"))
     path = importlib.import_module("extents").path_of(network, tmp_path)
-    monkeypatch.setattr(checking, "drawn_cases", lambda c: SEEDS + 1)
+    monkeypatch.setattr(cases, "drawn_cases", lambda c: SEEDS + 1)
     # gcc 12 takes minutes for unrolled tiles where each of their sums is watched, seconds without optimising.
     flags = (*SANITIZERS, "-O0") if target == "native" else SANITIZERS
     monkeypatch.setattr(checking, "strict_warnings", lambda compiler: flags)
