@@ -1,5 +1,5 @@
-"""The families of grid_sample and roi_align: what a place is made of is found once for all channels; then one channel
-after the other is summed, or vectors over channels where these lie together."""
+"""The families of grid_sample, roi_align and roi_pool: what a place is made of is found once for all channels; then
+one channel after the other is summed, or vectors over channels where these lie together."""
 
 from __future__ import annotations
 
@@ -109,4 +109,17 @@ class RoiAlignGeneric(Variant):
         b.call(self.kernel, reads, [b.result(0)], scratch=scratch)
 
 
-VARIANTS = (GridSampleGeneric(), GridSampleChannels(), RoiAlignGeneric())
+class RoiPoolGeneric(Variant):
+    ops = ("roi_pool",)
+    kernel = "roi_pool.generic"
+
+    def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
+        if reason := _not_sampled(node, self.kernel):
+            return reason
+        x, y = node.operand_types()[0], node.results[0].type
+        assert x is not None
+        pixels = -(-x.shape[2] // y.shape[2]) * -(-x.shape[3] // y.shape[3])  # where a region is all of the image
+        return Offer(self.label, y.count * (pixels * SCALAR_CYCLES + PLACE_CYCLES))
+
+
+VARIANTS = (GridSampleGeneric(), GridSampleChannels(), RoiAlignGeneric(), RoiPoolGeneric())
