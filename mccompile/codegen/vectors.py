@@ -20,7 +20,7 @@ from mccompile.ir.types import DTYPES, F32, I8, I32, U8, DType
 from mccompile.ir.vector import V, is_direct, is_lane
 from mccompile.ir.views import View
 from mccompile.kernels.model.lanes import no_vectors, vector_cycles, vector_form
-from mccompile.kernels.model.prefetch import lines_asked
+from mccompile.kernels.model.prefetch import asked_in_time, lines_asked
 from mccompile.kernels.model.tiles import Segment, descending, fits, narrow, segments
 from mccompile.targets.machine import Capability, Machine
 from mccompile.targets.target import Target
@@ -99,6 +99,14 @@ class Vectors:
         """Of ``lines`` of weights that a turn reads, how many it asks for where ``tiles`` of rows read the same one
         after the other."""
         return lines_asked(lines, tiles)
+
+    def lines_shared(self, pitch: int, tiles: int, nbytes: int) -> int:
+        """How many lines of weights a step asks for of those that are ``nbytes`` further, where ``tiles`` of rows
+        read the same ``pitch`` floats in it one after the other, and share that out. 0 where each better asks for
+        all that it reads soon, or steps go by lanes."""
+        read = -(-4 * pitch // self.machine.line)
+        lines = 0 if self.lane_products else lines_asked(read, tiles)
+        return lines if 0 < lines < read and asked_in_time(nbytes, self.machine) else 0
 
     @property
     def long_epilogue(self) -> bool:

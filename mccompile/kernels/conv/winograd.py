@@ -52,7 +52,7 @@ from mccompile.kernels.views.planes import pair, plane_last
 from mccompile.ops.conv import Conv
 from mccompile.targets.target import Target
 
-L2_SHARE = 0.66
+L2_SHARE = 0.7
 """What the points and products of a block of tiles may take of the second-level cache."""
 INEXACT = {4: 1.05, 5: 1.07, 6: 1.1}
 """What more digits and fewer weights are worth: tiles of so many outputs count for that much more than they take."""
@@ -392,10 +392,13 @@ def _best(shape: Shape, outputs: tuple[int, int], target: Target) -> tuple[float
 
 
 def _block(any_tile: WinogradTile, rows: int, width: int, inputs: int, tiles: int, target: Target) -> int:
-    """As many tiles as the cache holds, at least one register tile of ``rows`` by ``width`` of them; ``any_tile`` is
-    one of the same points."""
+    """As many tiles as the cache holds, at least one register tile of ``rows`` by ``width`` of them, and all where it
+    holds all: each block reads all weights. ``any_tile`` is one of the same points."""
     room = L2_SHARE * target.machine.l2 / 4 / math.prod(any_tile.points)
-    most = max(int(room / (any_tile.point_row(inputs) + width)) // rows, 1) * rows
+    fitting = int(room / (any_tile.point_row(inputs) + width))
+    if tiles <= fitting:
+        return tiles
+    most = max(fitting // rows, 1) * rows
     blocks = -(-tiles // most)
     even = -(-tiles // blocks)
     return even if blocks == 1 else min(-(-even // rows) * rows, tiles)

@@ -64,6 +64,12 @@ def lines_asked(lines: int, tiles: int) -> int:
     return -(-lines // tiles) if tiles < ENOUGH_TILES else 0
 
 
+def asked_in_time(nbytes: int, machine: Machine) -> bool:
+    """Whether weights that are asked for ``nbytes`` before they are read come by then, and are in the second cache
+    still: 64 KiB on one of 1 MiB, where 6 KiB are read before they come and 512 KiB drive others out."""
+    return AHEAD <= nbytes <= machine.l2 // 4
+
+
 def _nbytes(view: View) -> int:
     """Bytes of the different elements of a view: without what is repeated."""
     if not view.linear:
