@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -20,9 +21,14 @@ from tests.support.compiled import keep_layouts, store_channels_last
 SAME = [1] * 4
 
 
-def _text(case: VariantCase, folder: Path, target: str = "x86-64-v4") -> str:
+F4 = {"conv": "conv.winograd m=4"}
+
+
+def _text(
+    case: VariantCase, folder: Path, target: str = "x86-64-v4", force: Mapping[str, str] | None = None
+) -> str:
     (folder / "net.onnx").write_bytes(case.model().SerializeToString())
-    c = import_graph(folder / "net.onnx", Options(target=target, kernels=case.force))
+    c = import_graph(folder / "net.onnx", Options(target=target, kernels=force or case.force))
     (store_channels_last if case.channels_last else keep_layouts)(c)
     return "".join(data.decode() for name, data in source_files(compile_program(c)).items() if name.endswith(".c"))
 
@@ -65,6 +71,41 @@ def test_tiles_of_rows_share_what_they_ask_for(
     tiles = {"ahead": 4, "ahead + 64": 2}.get(asked[-1]) if asked else None
     far = [f"{steps * 16 * 4} + ((m / 4) % {tiles}) * {64 * len(asked)}"] if tiles else []
     assert re.findall(r"int32_t ahead = (.*);", text) == far
+
+
+@pytest.mark.parametrize(
+    ("case", "steps", "pitch"),
+    [
+        (winograd((1, 256, 14, 14), 256, (3, 3), pads=SAME), 256, 32),
+        (winograd((1, 128, 28, 28), 128, (3, 3), pads=SAME), 128, 32),
+        (matmul((36, 256), 480), 256, 48),
+    ],
+    ids=lambda v: v.name if isinstance(v, VariantCase) else str(v),
+)
+def test_tiles_ask_for_each_line_of_the_next_weights_once(
+    case: VariantCase, steps: int, pitch: int, tmp_path: Path
+) -> None:
+    """A run of them each: where an instruction asks for nothing beside, memory comes while all of them work."""
+    text = _text(case, tmp_path, force=F4 if "conv" in case.force else None)
+    found = set(re.findall(r"int32_t ahead = (\d+) \+ \(\(\w+ / \d+\) % (\d+)\) \* (\d+);", text))
+    assert len(found) == 1, found
+    panel, tiles, share = map(int, found.pop())
+    asked = set(re.findall(r"MCC_PREFETCH_AHEAD\(w, ahead(?: \+ (\d+))?\);", text))
+    less = set(map(int, re.findall(r"ahead -= (\d+);", text)))
+    assert panel == 4 * steps * pitch
+    assert len(less) == 1
+    lines = [
+        step * 4 * pitch + panel + tile * share - step * min(less) + int(beside or 0)
+        for tile in range(tiles) for step in range(steps) for beside in asked
+    ]  # fmt: skip
+    assert sorted(lines) == list(range(panel, 2 * panel, 64))
+
+
+def test_weights_are_read_once_where_all_tiles_fit(tmp_path: Path) -> None:
+    """16 tiles of 256 channels at 36 points are 0.7 of the second cache: no blocks of 10 and of 6."""
+    for channels_, blocks in ((256, False), (512, True)):
+        case = winograd((1, channels_, 14, 14), channels_, (3, 3), pads=SAME)
+        assert ("const int32_t tiles = " in _text(case, tmp_path, force=F4)) == blocks
 
 
 @pytest.mark.parametrize(("rows", "bytes_ahead"), [(1, 3072), (16, 8192)])
