@@ -49,6 +49,8 @@ class Case:
 
 
 def cases_of(c: Compilation, judge: Stream | None, asked: Asked) -> list[Case]:
+    """The runs of a check: those of a user's samples, or several on random inputs. Without a ``judge`` inputs and
+    outputs are both the user's."""
     if asked.inputs is None:
         assert judge is not None
         return _drawn_cases(c, judge, asked.seed)

@@ -11,6 +11,7 @@ has elements 1 and 2, the second 2 and 3.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -81,6 +82,8 @@ class RoiPool(Op):
             raise TypeRuleError(f"{x} and {regions} are not computed in one type of floats")
         if len(self.bins) != 2 or min(self.bins) < 1:
             raise TypeRuleError(f"{self.bins} bins are not supported")
+        if not 0 < self.scale < math.inf:
+            raise TypeRuleError(f"spatial_scale is {self.scale}, but has to be greater than 0")
         return (TensorType(x.dtype, (regions.shape[0], x.shape[1], *self.bins)),)
 
     def evaluate(self, *arrays: Array | None) -> tuple[Array, ...]:
@@ -98,6 +101,7 @@ class RoiPool(Op):
 
 
 def _nearest(a: Array) -> Array:
+    """The nearest whole numbers; halves away from 0."""
     whole = np.trunc(a)
     return np.asarray(whole + np.where(np.abs(a - whole) >= 0.5, np.sign(a), 0).astype(a.dtype))
 

@@ -66,3 +66,18 @@ def test_images_that_do_not_exist(tmp_path: Path) -> None:
     mccompile.compile(_model(None, many=1, pooled_shape=[1, 1]), tmp_path / "out", target="generic", name="net")
     with pytest.raises(mccompile.CompileError, match="index"):
         mccompile.load(tmp_path / "out").run({"x": X, "r": regions})
+
+
+@pytest.mark.parametrize(
+    ("how", "why"),
+    [
+        ({}, "pooled_shape"),
+        ({"pooled_shape": [2]}, r"\(2,\) bins are not supported"),
+        ({"pooled_shape": [0, 1]}, r"\(0, 1\) bins are not supported"),
+        ({"pooled_shape": [1, 1], "spatial_scale": -1.0}, "has to be greater than 0"),
+        ({"pooled_shape": [1, 1], "spatial_scale": float("nan")}, "has to be greater than 0"),
+    ],
+)
+def test_attributes_that_make_no_sense_are_refused(how: dict[str, object], why: str, tmp_path: Path) -> None:
+    with pytest.raises(CompileError, match=why):
+        mccompile.compile(_model(REGIONS, **how), tmp_path / "out", target="generic")
