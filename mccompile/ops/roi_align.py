@@ -11,20 +11,18 @@ samples are at 0, 1, 2, 3: the bins are the means of elements 0, 1 and of 2, 3.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from mccompile._dataclass import dataclass
-from mccompile.ir.dims import may_be_none, require_same
+from mccompile.ir.dims import may_be_none
 from mccompile.ir.indices import checked
-from mccompile.ir.op import Kind, Layouts, Op, TypeRuleError
+from mccompile.ir.op import TypeRuleError
 from mccompile.ir.scalar import Array
-from mccompile.ir.structure import Coordinates, Nest, Structure, axis_loops
 from mccompile.ir.types import TensorType
 from mccompile.ops.folding import Arrays, Attributes, Folding, gathered_bytes
 from mccompile.ops.frontend import Import
-from mccompile.ops.indices import index_operand, require_indices
+from mccompile.ops.indices import index_operand
+from mccompile.ops.regions import OfRegions
 from mccompile.ops.registry import onnx_op
 from mccompile.ops.sampling import Case, Draw
 
@@ -33,7 +31,7 @@ MOST_SAMPLES = 32767
 
 
 @dataclass(frozen=True)
-class RoiAlign(Op):
+class RoiAlign(OfRegions):
     """Operands x[N, C, H, W], regions[R, 4] (first column and line, last ones), images[R]; result [R, C, bins...].
 
     Coordinates are times ``scale``, and with ``half_pixel`` half a pixel less. A bin has ``samples`` along each axis,
@@ -42,8 +40,6 @@ class RoiAlign(Op):
     """
 
     name = "roi_align"
-    kind = Kind.COMPLEX
-    layouts = Layouts.ANY
     wants_channels_last = True
 
     mode: str
@@ -54,44 +50,16 @@ class RoiAlign(Op):
     inside: bool = False
 
     @property
-    def trusted(self) -> tuple[int, ...]:
-        return (2,) if self.inside else ()
-
-    @property
-    def decides(self) -> bool:
-        """On how many samples there are, and which lie outside."""
-        return True
-
-    @property
-    def smooth(self) -> tuple[int, ...]:
-        return (0,)
-
-    @property
     def multilinear(self) -> tuple[int, ...]:
         return (0,) if self.mode == "avg" else ()
 
-    def structure(self, types: Sequence[TensorType | None]) -> Structure:
-        """Any elements of a channel, by all of a region."""
-        (y,) = self.infer(*types)
-        own = axis_loops(4, 5)
-        region = axis_loops(1, 5, 4)
-        image: Coordinates = (None, own[1], None, None)
-        return (Nest((*y.shape, 4), own, (image, (own[0], *region), (own[0],))),)
-
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
         x, regions, images = types
-        assert x is not None
-        assert regions is not None
-        assert images is not None
-        require_indices(images, self.inside)
-        fit = x.rank == 4 and not may_be_none(x.shape) and regions.shape[1:] == (4,)
-        if not fit or not require_same(images.shape, regions.shape[:1]):
+        if x is not None and may_be_none(x.shape):
             raise TypeRuleError(f"regions {regions} of images {images} do not fit {x}")
-        if x.dtype.compute.name not in ("f32", "f64") or regions.dtype.compute != x.dtype.compute:
-            raise TypeRuleError(f"{x} and {regions} are not computed in one type of floats")
-        if self.mode not in ("avg", "max") or min(self.bins) < 1 or not 0 <= self.samples <= MOST_SAMPLES:
+        if self.mode not in ("avg", "max") or not 0 <= self.samples <= MOST_SAMPLES:
             raise TypeRuleError(f"{self.samples} samples in {self.bins} bins by {self.mode} are not supported")
-        return (TensorType(x.dtype, (regions.shape[0], x.shape[1], *self.bins)),)
+        return super().infer(*types)
 
     def evaluate(self, *arrays: Array | None) -> tuple[Array, ...]:
         x, regions, images = (np.asarray(a) for a in arrays)

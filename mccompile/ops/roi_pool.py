@@ -12,79 +12,44 @@ has elements 1 and 2, the second 2 and 3.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 
 from mccompile._dataclass import dataclass
 from mccompile.ir import expr as ex
-from mccompile.ir.dims import Dim, require_same
+from mccompile.ir.dims import Dim
 from mccompile.ir.graph import Value
 from mccompile.ir.indices import checked
-from mccompile.ir.op import Kind, Layouts, Op, TypeRuleError
+from mccompile.ir.op import TypeRuleError
 from mccompile.ir.scalar import Array
-from mccompile.ir.structure import Coordinates, Nest, Structure, axis_loops
 from mccompile.ir.types import I32, TensorType
 from mccompile.ops.folding import Arrays, Attributes, Folding, gathered_bytes
 from mccompile.ops.frontend import Import
-from mccompile.ops.indices import require_indices
+from mccompile.ops.regions import OfRegions
 from mccompile.ops.registry import onnx_op
 from mccompile.ops.sampling import Case, Draw
 from mccompile.ops.slice import Slice
 
 
 @dataclass(frozen=True)
-class RoiPool(Op):
-    """Operands x[N, C, H, W], regions[R, 4] (first column and line, last ones), images[R]; result [R, C, bins...].
+class RoiPool(OfRegions):
+    """The largest element of each bin of a region.
 
     Coordinates are times ``scale``, and rounded then; halves away from 0. The pixels of a region are shared out to
     bins of equal size, and one that ends in several takes part in these. A bin of no pixel of the image is 0.
-    ``inside``: the numbers of images are known to be right.
     """
 
     name = "roi_pool"
-    kind = Kind.COMPLEX
-    layouts = Layouts.ANY
 
     bins: tuple[int, int]
     scale: float
     inside: bool = False
 
-    @property
-    def trusted(self) -> tuple[int, ...]:
-        return (2,) if self.inside else ()
-
-    @property
-    def decides(self) -> bool:
-        """On which pixels a bin has."""
-        return True
-
-    @property
-    def smooth(self) -> tuple[int, ...]:
-        return (0,)
-
-    def structure(self, types: Sequence[TensorType | None]) -> Structure:
-        """Any elements of a channel, by all of a region."""
-        (y,) = self.infer(*types)
-        own = axis_loops(4, 5)
-        image: Coordinates = (None, own[1], None, None)
-        return (Nest((*y.shape, 4), own, (image, (own[0], *axis_loops(1, 5, 4)), (own[0],))),)
-
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
-        x, regions, images = types
-        assert x is not None
-        assert regions is not None
-        assert images is not None
-        require_indices(images, self.inside)
-        if x.rank != 4 or regions.shape[1:] != (4,) or not require_same(images.shape, regions.shape[:1]):
-            raise TypeRuleError(f"regions {regions} of images {images} do not fit {x}")
-        if x.dtype.compute.name not in ("f32", "f64") or regions.dtype.compute != x.dtype.compute:
-            raise TypeRuleError(f"{x} and {regions} are not computed in one type of floats")
-        if len(self.bins) != 2 or min(self.bins) < 1:
-            raise TypeRuleError(f"{self.bins} bins are not supported")
         if not 0 < self.scale < math.inf:
             raise TypeRuleError(f"spatial_scale is {self.scale}, but has to be greater than 0")
-        return (TensorType(x.dtype, (regions.shape[0], x.shape[1], *self.bins)),)
+        return super().infer(*types)
 
     def evaluate(self, *arrays: Array | None) -> tuple[Array, ...]:
         x, regions, images = (np.asarray(a) for a in arrays)

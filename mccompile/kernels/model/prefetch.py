@@ -65,8 +65,8 @@ def lines_asked(lines: int, tiles: int) -> int:
 
 
 def asked_in_time(nbytes: int, machine: Machine) -> bool:
-    """Whether weights that are asked for ``nbytes`` before they are read come by then, and are in the second cache
-    still: 64 KiB on one of 1 MiB, where 6 KiB are read before they come and 512 KiB drive others out."""
+    """Whether weights may be asked for ``nbytes`` before they are read: no later than others are, and no more than a
+    quarter of the second cache, which has to hold what is read until then as well."""
     return AHEAD <= nbytes <= machine.l2 // 4
 
 
