@@ -22,14 +22,14 @@ _QUANTISED = """
 _COMBINING = """
     AffineGrid ArgMax ArgMin AveragePool BatchNormalization Col2Im Conv ConvTranspose CumProd CumSum DFT DeformConv
     Det Einsum GRU Gemm GlobalAveragePool GlobalLpPool GlobalMaxPool GridSample GroupNormalization Hardmax
-    InstanceNormalization LRN LSTM LayerNormalization LogSoftmax LpNormalization LpPool MatMul MaxPool MaxUnpool
-    MeanVarianceNormalization NonMaxSuppression RMSNormalization RNN ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp
-    ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare RoiAlign STFT SimplifiedLayerNormalization
-    Softmax TopK Attention BiasSoftmax CDist ConvTransposeWithDynamicPads EmbedLayerNormalization FusedConv
-    FusedGemm FusedMatMul FusedMatMulActivation GemmFastGelu GroupNorm GroupQueryAttention Inverse
-    MultiHeadAttention NhwcConv NhwcFusedConv NhwcMaxPool RotaryEmbedding SkipGroupNorm SkipLayerNormalization
-    SkipSimplifiedLayerNormalization TransposeMatMul LinearClassifier LinearRegressor Normalizer SVMClassifier
-    SVMRegressor TreeEnsemble TreeEnsembleClassifier TreeEnsembleRegressor
+    InstanceNormalization LRN LSTM LayerNormalization LogSoftmax LpNormalization LpPool MatMul MaxPool MaxRoiPool
+    MaxUnpool MeanVarianceNormalization NonMaxSuppression RMSNormalization RNN ReduceL1 ReduceL2 ReduceLogSum
+    ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare RoiAlign STFT
+    SimplifiedLayerNormalization Softmax TopK Attention BiasSoftmax CDist ConvTransposeWithDynamicPads
+    EmbedLayerNormalization FusedConv FusedGemm FusedMatMul FusedMatMulActivation GemmFastGelu GroupNorm
+    GroupQueryAttention Inverse MultiHeadAttention NhwcConv NhwcFusedConv NhwcMaxPool RotaryEmbedding SkipGroupNorm
+    SkipLayerNormalization SkipSimplifiedLayerNormalization TransposeMatMul LinearClassifier LinearRegressor
+    Normalizer SVMClassifier SVMRegressor TreeEnsemble TreeEnsembleClassifier TreeEnsembleRegressor
 """
 _MOVING = """
     BitCast Compress Concat ConstantOfShape Crop DepthToSpace Expand ExpandDims EyeLike Flatten Gather

@@ -48,6 +48,26 @@ def test_regions_at_the_ends_of_images(
     np.testing.assert_array_equal(mccompile.load(tmp_path / "out").run(feeds)["y"], wanted)
 
 
+@pytest.mark.parametrize("target", ["generic", "native"])
+@pytest.mark.parametrize("known", [False, True])
+def test_extents_of_the_run(known: bool, target: str, tmp_path: Path) -> None:
+    """Of images and of regions. How many images there are is known at run time only, and which constants are of."""
+    model = _model(REGIONS if known else None, pooled_shape=[2, 3], spatial_scale=0.8)
+    for given, names in zip(model.graph.input, (["n", "", "h", "w"], ["k", ""]), strict=False):
+        for dim, name in zip(given.type.tensor_type.shape.dim, names, strict=True):
+            if name:
+                dim.dim_param = name
+    bounds = {"n": "1..2", "h": "1..9", "w": "2..7"} | ({} if known else {"k": "0..9"})
+    mccompile.compile(model, tmp_path / "out", target=target, name="net", dims=bounds)
+    network, session = mccompile.load(tmp_path / "out"), plain_session(model.SerializeToString())
+    for shape, many in (((2, 3, 5, 7), 9), ((2, 3, 1, 2), 4), ((2, 3, 9, 4), 0)):
+        x = np.random.default_rng(many).normal(size=shape).astype(np.float32)
+        feeds = {"x": x} if known else {"x": x, "r": REGIONS[:many]}
+        np.testing.assert_array_equal(network.run(feeds)["y"], session.run(None, feeds)[0])
+    with pytest.raises(mccompile.CompileError, match="index"):
+        network.run({"x": X[:1]} if known else {"x": X[:1], "r": REGIONS})
+
+
 def test_regions_that_are_no_numbers_have_no_pixels(tmp_path: Path) -> None:
     """Nor do those that begin beyond all; as constants neither."""
     regions = np.array([[0, np.nan, 0, 3, 3], [0, np.inf, 0, np.inf, 3], [0, 0, 0, 3, np.nan]], np.float32)

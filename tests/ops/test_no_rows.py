@@ -16,7 +16,7 @@ from tests.support.opcases import case_model
 
 SEEDS = 6
 
-BY_INDICES = ("Compress", "Gather", "GatherElements", "GatherND", "ScatterElements", "ScatterND")
+BY_INDICES = ("Compress", "Gather", "GatherElements", "GatherND", "MaxRoiPool", "ScatterElements", "ScatterND")
 """Operators whose indices are outside of an axis that has no element."""
 
 ENDING = ("Pad", "TopK")
