@@ -20,7 +20,7 @@ from mccompile.ir.types import DTYPES, F32, I8, I32, U8, DType
 from mccompile.ir.vector import V, is_direct, is_lane
 from mccompile.ir.views import View
 from mccompile.kernels.model.lanes import no_vectors, vector_cycles, vector_form
-from mccompile.kernels.model.prefetch import asked_in_time, lines_asked
+from mccompile.kernels.model.prefetch import asked_in_time, lines_asked, waits
 from mccompile.kernels.model.tiles import Segment, descending, fits, narrow, segments
 from mccompile.targets.machine import Capability, Machine
 from mccompile.targets.target import Target
@@ -94,11 +94,10 @@ class Vectors:
         """How many vectors of an expression one turn of a loop takes: few of what is long."""
         return 2 if vector_cycles([body], self.machine.vector_bytes) > 8 else 4
 
-    @staticmethod
-    def lines_asked(lines: int, tiles: int) -> int:
+    def lines_asked(self, lines: int, tiles: int, nbytes: int) -> int:
         """Of ``lines`` of weights that a turn reads, how many it asks for where ``tiles`` of rows read the same one
-        after the other."""
-        return lines_asked(lines, tiles)
+        after the other, and what is ``nbytes`` further next; all, soon, if that is too far."""
+        return lines_asked(lines, tiles if waits(nbytes, self.machine) else 1)
 
     def lines_shared(self, pitch: int, tiles: int, nbytes: int) -> int:
         """How many lines of weights a step asks for of those that are ``nbytes`` further, where ``tiles`` of rows

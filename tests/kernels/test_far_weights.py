@@ -14,6 +14,7 @@ from mccompile.kernels.conv.winograd import VARIANTS
 from mccompile.targets.target import resolve
 from tests.kernels.cases import VariantCase, matmul, pointwise
 from tests.kernels.cases_conv_channels import channels
+from tests.kernels.cases_strassen import product as strassen
 from tests.kernels.cases_winograd import winograd
 from tests.kernels.test_winograd import Layer
 from tests.support.compiled import keep_layouts, store_channels_last
@@ -74,31 +75,44 @@ def test_tiles_of_rows_share_what_they_ask_for(
 
 
 @pytest.mark.parametrize(
-    ("case", "steps", "pitch"),
+    ("case", "steps", "pitch", "panels"),
     [
-        (winograd((1, 256, 14, 14), 256, (3, 3), pads=SAME), 256, 32),
-        (winograd((1, 128, 28, 28), 128, (3, 3), pads=SAME), 128, 32),
-        (matmul((36, 256), 480), 256, 48),
+        (winograd((1, 256, 14, 14), 256, (3, 3), pads=SAME), 256, 32, 1),
+        (winograd((1, 128, 28, 28), 128, (3, 3), pads=SAME), 128, 32, 1),
+        (matmul((36, 256), 480), 256, 48, 1),
+        (strassen((128, 384), 384), 192, 48, 7),
     ],
     ids=lambda v: v.name if isinstance(v, VariantCase) else str(v),
 )
 def test_tiles_ask_for_each_line_of_the_next_weights_once(
-    case: VariantCase, steps: int, pitch: int, tmp_path: Path
+    case: VariantCase, steps: int, pitch: int, panels: int, tmp_path: Path
 ) -> None:
     """A run of them each: where an instruction asks for nothing beside, memory comes while all of them work."""
     text = _text(case, tmp_path, force=F4 if "conv" in case.force else None)
     found = set(re.findall(r"int32_t ahead = (\d+) \+ \(\(\w+ / \d+\) % (\d+)\) \* (\d+);", text))
     assert len(found) == 1, found
-    panel, tiles, share = map(int, found.pop())
+    far, tiles, share = map(int, found.pop())
+    panel = 4 * steps * pitch
     asked = set(re.findall(r"MCC_PREFETCH_AHEAD\(w, ahead(?: \+ (\d+))?\);", text))
     less = set(map(int, re.findall(r"ahead -= (\d+);", text)))
-    assert panel == 4 * steps * pitch
+    assert far == panels * panel
     assert len(less) == 1
     lines = [
-        step * 4 * pitch + panel + tile * share - step * min(less) + int(beside or 0)
+        step * 4 * pitch + far + tile * share - step * min(less) + int(beside or 0)
         for tile in range(tiles) for step in range(steps) for beside in asked
     ]  # fmt: skip
-    assert sorted(lines) == list(range(panel, 2 * panel, 64))
+    assert sorted(lines) == list(range(far, far + panel, 64))
+
+
+@pytest.mark.parametrize(
+    ("steps", "target", "shares"),
+    [(384, "x86-64-v4", True), (1024, "x86-64-v4", False), (256, "aarch64", True), (1024, "aarch64", False)],
+)
+def test_nothing_is_asked_for_that_will_not_stay(steps: int, target: str, shares: bool, tmp_path: Path) -> None:
+    """Seven products of a tile by 1024 rows of weights are half of the second cache."""
+    text = _text(strassen((128, steps), 384), tmp_path, target)
+    assert ("MCC_PREFETCH_AHEAD(w, ahead" in text) == shares
+    assert "MCC_PREFETCH_AHEAD(w" in text
 
 
 def test_weights_are_read_once_where_all_tiles_fit(tmp_path: Path) -> None:

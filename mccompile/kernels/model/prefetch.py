@@ -65,9 +65,14 @@ def lines_asked(lines: int, tiles: int) -> int:
 
 
 def asked_in_time(nbytes: int, machine: Machine) -> bool:
-    """Whether weights may be asked for ``nbytes`` before they are read: no later than others are, and no more than a
-    quarter of the second cache, which has to hold what is read until then as well."""
-    return AHEAD <= nbytes <= machine.l2 // 4
+    """Whether weights may be asked for ``nbytes`` before they are read: no later than others are, and they wait."""
+    return nbytes >= AHEAD and waits(nbytes, machine)
+
+
+def waits(nbytes: int, machine: Machine) -> bool:
+    """Whether the second cache keeps a line until ``nbytes`` more of weights are read, beside all else that is read
+    until then: a quarter of it."""
+    return nbytes <= machine.l2 // 4
 
 
 def _nbytes(view: View) -> int:
