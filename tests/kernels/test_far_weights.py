@@ -10,7 +10,7 @@ import pytest
 
 from mccompile.codegen.files import source_files
 from mccompile.driver import Options, compile_program, import_graph
-from mccompile.kernels.conv.winograd import VARIANTS
+from mccompile.kernels.conv.winograd import VARIANTS, ConvWinograd, WinogradTile
 from mccompile.targets.target import resolve
 from tests.kernels.cases import VariantCase, matmul, pointwise
 from tests.kernels.cases_conv_channels import channels
@@ -198,3 +198,11 @@ def test_winograd_weighs_work_against_weights(channels: int, extent: int, label:
     target = resolve("x86-64-v4")
     offers = [o for v in VARIANTS for o in v.offers(node, target, graph.constants)]
     assert min(offers, key=lambda o: o.cycles).label == f"conv.winograd {label}"
+
+
+def test_winograd_that_waits_for_memory_has_least_to_do_meanwhile() -> None:
+    """Each tile of columns reads all points again: 8 tiles of 512 channels by one vector, or by two."""
+    graph, _ = Layer((1, 512, 7, 7), 512).graph()
+    (offer,) = ConvWinograd(4, 2).offers(graph.nodes[0], resolve("x86-64-v4"), graph.constants)
+    assert isinstance(offer.params, WinogradTile)
+    assert (offer.params.rows, offer.params.vectors) == (8, 2)
