@@ -9,6 +9,7 @@ from typing import Any
 
 from mccompile.driver import nodes_of, open_model, require_named
 from mccompile.importer.bounds import UnknownBoundError
+from mccompile.importer.dim_names import BATCH, first_axes, names_of
 from mccompile.ir import files as ir_files
 from mccompile.ir.errors import CompileError, UsageError
 from mccompile.ir.limits import limited
@@ -122,9 +123,10 @@ def _by_name(options: Options) -> tuple[tuple[str, Mapping[str, Any]], ...]:
 
 
 def _open_names(path: Path) -> frozenset[str]:
-    """The names of a model's inputs and of their symbolic dims, and of its outputs."""
+    """The names of a model's inputs and of their symbolic dims, and of its outputs; what first axes may be called."""
     if path.suffix == ir_files.SUFFIX:
         return frozenset()
     graph = read_model(path).graph
-    dims = (e for v in graph.inputs for e in v.shape or () if isinstance(e, str))
+    inputs = [v for v in graph.inputs if v.name not in graph.initializers]
+    dims = [*names_of(inputs), *([BATCH] if first_axes(inputs) else [])]
     return frozenset([*dims, *(v.name for v in (*graph.inputs, *graph.outputs))])

@@ -14,6 +14,7 @@ import numpy as np
 
 from mccompile.check.result import Accuracy
 from mccompile.driver import Options
+from mccompile.importer.dim_names import rename_dims
 from mccompile.importer.dims import bind_known
 from mccompile.importer.fixed import fix_inputs
 from mccompile.interface.formats import axes_of
@@ -46,6 +47,7 @@ def with_dims(model: Path, options: Options, given: Any) -> Options:
     kept = set(options.state.values())
     inputs = [v for v in graph.inputs if v.name not in graph.initializers and v.name not in kept]
     arrays = named_arrays(given, inputs)
+    graph = rename_dims(graph, options.dims, options.input_shapes)
     shaped, bindings = bind_known(graph.inputs, graph.outputs, options.dims, options.input_shapes)
     dims, shapes = dict(options.dims), dict(options.input_shapes)
     for value in map(bindings.resolve, shaped):

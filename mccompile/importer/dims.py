@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 
 from mccompile._dataclass import dataclass
+from mccompile.importer.dim_names import BATCH, first_axes, is_name, names_of
 from mccompile.importer.dim_values import Formula, computed, extent_of, names_in, read
 from mccompile.ir.dims import identifier
 from mccompile.ir.errors import CompileError, UsageError
@@ -17,9 +17,6 @@ from mccompile.onnxio import OnnxValue
 
 TAKEN = frozenset({"pool"})
 """No words of dims: what sets one in C, `net_set_pool`, sets something else."""
-
-BATCH = "batch"
-"""What the first axis of all inputs may be called where the file has no name for it."""
 
 
 @dataclass
@@ -82,7 +79,6 @@ def bind_known(
     """As `bind_dims`, but extents that nothing determines stay open; `Bindings.resolve` puts the others in."""
     bindings = Bindings()
     inputs = _named_axes(inputs, input_shapes)
-    inputs = _named_batch(inputs) if BATCH in dims else inputs
     _bind_symbols(inputs, dims, bindings)
     shaped = _bind_shapes(inputs, input_shapes, bindings)
     _bind_batch(shaped, outputs, bindings)
@@ -90,18 +86,9 @@ def bind_known(
     return shaped, bindings
 
 
-def _named_batch(inputs: Sequence[OnnxValue]) -> Sequence[OnnxValue]:
-    """The inputs with a name for the first axis, if it is the one of all of them that has neither name nor extent."""
-    shapes = [value.shape for value in inputs]
-    named = {dim for shape in shapes for dim in shape or () if isinstance(dim, str)}
-    if BATCH in named or not all(shape and shape[0] is None for shape in shapes):
-        return inputs
-    return [dataclasses.replace(value, shape=(BATCH, *(value.shape or ())[1:])) for value in inputs]
-
-
 def _bind_symbols(inputs: Sequence[OnnxValue], dims: Mapping[str, int | str], bindings: Bindings) -> None:
     """Give the dims that are named in ``dims`` their extents, those that are computed of others behind these."""
-    known = _names_of(inputs)
+    known = names_of(inputs)
     bindings.words = words_of(known)
     formulas: dict[str, Formula] = {}
     for given, value in dims.items():
@@ -120,11 +107,6 @@ def _bind_symbols(inputs: Sequence[OnnxValue], dims: Mapping[str, int | str], bi
                              hint="give one of them a number or a range")  # fmt: skip
         for name in ready:
             bindings.symbols[name] = _computed(formulas.pop(name), f"dim '{name}'", bindings, known)
-
-
-def _names_of(inputs: Sequence[OnnxValue]) -> list[str]:
-    """The names of dims, sorted."""
-    return sorted({dim for value in inputs for dim in value.shape or () if isinstance(dim, str)})
 
 
 def words_of(names: Sequence[str]) -> dict[str, str]:
@@ -175,7 +157,7 @@ def _computed(formula: Formula, what: str, bindings: Bindings, known: Sequence[s
 
 def _bind_formulas(inputs: Sequence[OnnxValue], bindings: Bindings) -> None:
     """Compute the dims whose names say of which others: ``past + 1``, as exporters write them."""
-    known = _names_of(inputs)
+    known = names_of(inputs)
     for name in known:
         formula = Formula(name)
         of = names_in(formula, [n for n in known if n != name])
@@ -192,7 +174,7 @@ def _bind_shapes(
     inputs: Sequence[OnnxValue], input_shapes: Mapping[str, Sequence[int | str]], bindings: Bindings
 ) -> list[OnnxValue]:
     known = [value.name for value in inputs]
-    dims = _names_of(inputs)
+    dims = names_of(inputs)
     for name in input_shapes:
         if name not in known:
             raise UsageError(
@@ -229,14 +211,14 @@ def _extent(value: object, what: str, bindings: Bindings, known: Sequence[str]) 
 def _named_axes(inputs: Sequence[OnnxValue], shapes: Mapping[str, Sequence[int | str]]) -> list[OnnxValue]:
     """The inputs with the names that shapes give to axes which have none: 2,batch,128. UsageError where a new one is
     given to an axis that has an extent."""
-    named, known = list[OnnxValue](), _names_of(inputs)
+    named, known = list[OnnxValue](), names_of(inputs)
     for value in inputs:
         given = shapes.get(value.name)
         shape = value.shape
         if given is not None and shape is None:
             shape = (None,) * len(given)
         if given is not None and shape is not None and len(given) == len(shape):
-            names = [e if isinstance(e, str) and re.fullmatch(r"[^\W\d]\w*", e) else None for e in given]
+            names = [str(e) if is_name(e) else None for e in given]
             for axis, (dim, name) in enumerate(zip(shape, names, strict=True)):
                 if isinstance(dim, int) and name is not None and name not in known:
                     raise UsageError(f"axis {axis} of input '{value.name}' is {dim} in the model, not '{name}'",
@@ -260,12 +242,12 @@ def _bind_axis(value: OnnxValue, axis: int, extent: int, bindings: Bindings) -> 
 
 
 def _bind_batch(inputs: Sequence[OnnxValue], outputs: Sequence[OnnxValue], bindings: Bindings) -> None:
-    """Bind the batch to 1: free on axis 0 of every input, under one name or none, and nowhere else."""
+    """Bind the batch to 1: free on axis 0 of every input, under one name, none or made-up ones, and nowhere else."""
     shapes = [bindings.resolve(value).shape for value in inputs]
     if not shapes or not all(shape and not isinstance(shape[0], int) for shape in shapes):
         return
     names = {shape[0] for shape in shapes if shape and isinstance(shape[0], str)}
-    if len(names) > 1:
+    if len(names) > 1 and not first_axes([bindings.resolve(value) for value in inputs]):
         return
     symbols = {dim for shape in shapes for dim in shape or () if isinstance(dim, str)}
     if any(dim in names for shape in shapes for dim in (shape or ())[1:]):
@@ -278,7 +260,7 @@ def _bind_batch(inputs: Sequence[OnnxValue], outputs: Sequence[OnnxValue], bindi
             return
     for value in inputs:
         _bind_axis(value, 0, 1, bindings)
-    name = next(iter(names), None)
+    name = next(iter(names)) if len(names) == 1 else None
     label = f"batch '{name}'" if name else BATCH
     option = f"--dim {name or BATCH}=8"
     bindings.notes.append(f"the {label} (axis 0 of every input) is set to 1; for another size, say {option}")

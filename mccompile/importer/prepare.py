@@ -10,6 +10,7 @@ from dataclasses import field
 from mccompile._dataclass import dataclass
 from mccompile.importer.arguments import declared_shapes
 from mccompile.importer.canonical import canonicalize
+from mccompile.importer.dim_names import rename_dims
 from mccompile.importer.dims import bind_dims
 from mccompile.importer.draws import Draws
 from mccompile.importer.fixed import Fixed, fix_inputs
@@ -89,6 +90,7 @@ def prepare(
     graph = spread_inputs(dataclasses.replace(graph, inputs=inputs), input_shapes or {})
     _require_tensors(graph.inputs)
     graph, legends = as_tensors(sort_graph(unique_inner_values(graph, absent)))
+    graph = rename_dims(graph, dims or {}, input_shapes or {})
     source = graph
     symbols = {d for v in graph.inputs for d in v.shape or () if isinstance(d, str)}
     known_dims = {name: extent for name, extent in known_dims.items() if name in symbols}

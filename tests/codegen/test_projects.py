@@ -324,6 +324,18 @@ def test_dims_go_to_the_models_that_have_them(tmp_path: Path) -> None:
     projects.compile_project(models, tmp_path / "out", Options(target="generic", project="both", input_shapes=shapes))
 
 
+def test_batches_that_nobody_named_go_to_all_models(tmp_path: Path) -> None:
+    models = []
+    for file, first in (("a", None), ("b", "unk__7"), ("c", 2)):
+        x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [first, 3]) for n in "xy")
+        graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", [x], [y])
+        models.append(tmp_path / f"{file}.onnx")
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9), models[-1])
+    given = Options(target="generic", project="three", dims={"batch": 4})
+    assert [o.dims for o in model_options.options_of(models, given)] == [{"batch": 4}, {"batch": 4}, {}]
+    projects.compile_project(models, tmp_path / "out", given)
+
+
 @pytest.mark.parametrize("option", ["weights", "precision"])
 def test_forms_go_to_the_models_that_have_the_nodes(option: str, tmp_path: Path) -> None:
     models = []

@@ -227,6 +227,25 @@ def test_first_axes_without_a_name_are_the_batch() -> None:
         prepare(two((None, 3), (4, 2)), {"batch": 4})
 
 
+def test_made_up_names_are_none() -> None:
+    """tf2onnx numbers each axis that nobody named, and equal ones apart."""
+    case = two(("unk__1", "unk__2", 3), ("unk__3", 2))
+    assert [v.shape for v in prepare(case, {"unk__2": 5}).inputs] == [(1, 5, 3), (1, 2)]
+    done = prepare(case, {"batch": "1..4", "unk__2": 5})
+    assert [str(v.shape) for v in done.inputs] == ["(batch, 5, 3)", "(batch, 2)"]
+    assert done.notes == []
+    done = prepare(case, {"n": "1..4", "t": "1..9"}, {"a": ["n", "t", 3], "b": ["n", 2]})
+    assert [str(v.shape) for v in done.inputs] == ["(n, t, 3)", "(n, 2)"]
+    assert prepare(two(("s0", 3), (None, 2)), {"batch": 2}).inputs[1].shape == (2, 2)
+    with pytest.raises(UsageError, match="axis 0 of input 'b' is 's0', which is called 'n' and 'm'"):
+        prepare(two(("s0", 3), ("s0", 2)), {"n": 2}, {"a": ["n", 3], "b": ["m", 2]})
+    for shapes in ((("s0", 3), ("s1", "s0")), (("n", 3), ("s0", 3))):
+        with pytest.raises(UsageError, match="no graph input has a dim named 'batch'"):
+            prepare(two(*shapes), {"batch": 2})
+    with pytest.raises(UsageError, match="no graph input has a dim named 'batch'"):
+        prepare(two(("s0", 3), ("s1", 3)), {"batch": 2, "s0": 2})
+
+
 @pytest.mark.parametrize(
     ("case", "listed"),
     [
