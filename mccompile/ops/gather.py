@@ -130,7 +130,10 @@ def _import_compress_counted(n: Import) -> None:
     """The elements where a condition that is computed at run time is true: as many as the model states, or as are
     counted."""
     x, axis = _compressed(n)
+    # onnxruntime takes a condition of any rank for its elements in a line, and paddle2onnx writes such.
     condition, stated = n.input(1), n.declared_extent(axis)
+    if len(condition.shape) != 1:
+        condition = n.reshape(condition, (condition.type.count,), "condition")
     if stated is not None and not varies([stated]):
         found, _ = n.inners(NonZero(stated), [condition], ["found", "count"])
     else:

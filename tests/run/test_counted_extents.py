@@ -54,6 +54,18 @@ def test_rows_that_a_mask_leaves_of_an_axis_of_the_run(target: str, tmp_path: Pa
     _compare(model, tmp_path, feeds, dims={"n": "0..7", "k": "0..7"}, target=target)
 
 
+@pytest.mark.parametrize("known", [False, True])
+def test_elements_by_a_mask_of_two_axes(known: bool, tmp_path: Path) -> None:
+    """A masked_select of PaddlePaddle: the elements of a mask are taken in a line, as in onnxruntime."""
+    m = Maker()
+    x = m.input("x", (3, 4) if known else ("n", 4))  # type: ignore[arg-type]
+    mask = m.const(np.eye(3, 4) > 0) if known else m.node("Greater", [x, m.const(np.float32([[0.1]]))])
+    m.node("Compress", [x, mask], "y")
+    feeds = [{"x": _floats(n, 4)} for n in ((3,) if known else (1, 3, 4))]
+    dims = {} if known else {"dims": {"n": "1..4"}}
+    _compare(_model(m, {"y": F32}), tmp_path, feeds, target="generic", **dims)
+
+
 def test_rows_by_a_mask_that_is_known(tmp_path: Path) -> None:
     """All are there in every run, or the run is told where they are not."""
     m = Maker()
