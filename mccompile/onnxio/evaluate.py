@@ -72,6 +72,9 @@ def evaluate_node(
     except Exception as error:
         shapes = ", ".join("absent" if a is None else f"{a.dtype}{list(a.shape)}" for a in inputs)
         kind = "" if isinstance(error, CompileError | IndexError) else f"{type(error).__name__}: "
+        if not node.domain and not onnx.defs.has(node.op_type):
+            raise CompileError(f"operator {node.op_type} is not supported", where=node_label(node),
+                               hint="`mccompile ops` lists what is") from error  # fmt: skip
         reason = broken_rule(node, inputs, opset) or f"{kind}{in_our_words(_first(error))}"
         raise CompileError(f"cannot be evaluated on ({shapes}): {reason}", where=node_label(node)) from error
 

@@ -10,6 +10,9 @@ import numpy as np
 import pytest
 
 from mccompile.driver import Options, import_graph
+from mccompile.importer.fold_values import computed
+from mccompile.ir.errors import CompileError
+from mccompile.onnxio import OnnxNode
 from mccompile.ops.registry import FrontEnd, front_ends
 from mccompile.ops.sampling import Case
 from tests.support.draw import SeededDraw
@@ -65,3 +68,9 @@ def test_halves_are_added_up_as_floats(tmp_path: Path) -> None:
         front_end = front_ends()["", op_type]
         (want,) = ort_outputs(case_model(front_end, case), case)
         np.testing.assert_array_equal(folded(front_end, case, tmp_path)[0], want)
+
+
+def test_what_no_operator_of_onnx_is_called_is_refused_as_elsewhere() -> None:
+    """HashTableV2 of TensorFlow has no inputs, so that it is evaluated."""
+    with pytest.raises(CompileError, match="operator HashTableV2 is not supported"):
+        computed(OnnxNode("HashTableV2", (), ("y",)), [])
