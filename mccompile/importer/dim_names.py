@@ -1,7 +1,7 @@
 """Other names for dims than a file has: those that are given, and the batch of what nobody named.
 
->>> made_up("unk__17"), made_up("DynamicDimension.0"), made_up("seq")
-(True, True, False)
+>>> [made_up(name) for name in ("unk__17", "DynamicDimension.0", "seq", "s0")]
+[True, True, False, False]
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ BATCH = "batch"
 
 
 def made_up(name: str) -> bool:
-    """Whether an exporter numbered the dim, for nobody had named it: tf2onnx (each axis anew, equal ones too),
-    paddle2onnx, torch."""
-    return name[-1:].isdigit()
+    """Whether an exporter numbered the axis, for nobody had named it: tf2onnx and paddle2onnx, who number equal ones
+    anew. Of torch's, s0 and s1, those are the same that are equal."""
+    return name[-1:].isdigit() and re.fullmatch(r"s\d+", name) is None
 
 
 def is_name(extent: object) -> bool:

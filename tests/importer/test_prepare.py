@@ -236,14 +236,14 @@ def test_made_up_names_are_none() -> None:
     assert done.notes == []
     done = prepare(case, {"n": "1..4", "t": "1..9"}, {"a": ["n", "t", 3], "b": ["n", 2]})
     assert [str(v.shape) for v in done.inputs] == ["(n, t, 3)", "(n, 2)"]
-    assert prepare(two(("s0", 3), (None, 2)), {"batch": 2}).inputs[1].shape == (2, 2)
+    assert prepare(two(("d0", 3), (None, 2)), {"batch": 2}).inputs[1].shape == (2, 2)
     with pytest.raises(UsageError, match="axis 0 of input 'b' is 's0', which is called 'n' and 'm'"):
         prepare(two(("s0", 3), ("s0", 2)), {"n": 2}, {"a": ["n", 3], "b": ["m", 2]})
-    for shapes in ((("s0", 3), ("s1", "s0")), (("n", 3), ("s0", 3))):
+    for shapes in ((("d0", 3), ("d1", "d0")), (("n", 3), ("d0", 3)), (("s0", 3), ("s1", 3))):
         with pytest.raises(UsageError, match="no graph input has a dim named 'batch'"):
             prepare(two(*shapes), {"batch": 2})
     with pytest.raises(UsageError, match="no graph input has a dim named 'batch'"):
-        prepare(two(("s0", 3), ("s1", 3)), {"batch": 2, "s0": 2})
+        prepare(two(("d0", 3), ("d1", 3)), {"batch": 2, "d0": 2})
 
 
 @pytest.mark.parametrize(
